@@ -1,0 +1,104 @@
+# Every target says what it does: `make help`.
+
+GO        ?= go
+BIN       := bin
+LINT      := .ci/tools/bin/golangci-lint
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS   := -s -w -X main.version=$(VERSION)
+# Packages whose tests mount for real need root; they say so themselves.
+PKGS      ?= ./...
+
+.DEFAULT_GOAL := help
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/pailfs (static), bin/ossemu and bin/bench.
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs ./cmd/pailfs
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ossemu ./cmd/ossemu
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench ./bench
+
+.PHONY: install
+install: build ## Install pailfs, the mount helper and the systemd unit under $(DESTDIR)/usr/local.
+	install -D -m 0755 $(BIN)/pailfs $(DESTDIR)/usr/local/bin/pailfs
+	install -d -m 0755 $(DESTDIR)/sbin
+	ln -sf /usr/local/bin/pailfs $(DESTDIR)/sbin/mount.fuse.pailfs
+	install -D -m 0644 deploy/systemd/pailfs@.service $(DESTDIR)/etc/systemd/system/pailfs@.service
+
+.PHONY: deps
+deps: ## Install the Debian packages that tests and demo need.
+	@.ci/install
+
+.PHONY: clean
+clean: ## Remove what was built and the demo's data.
+	rm -rf $(BIN) .ci/tools/bin .demo
+
+##@ See it work
+
+.PHONY: demo
+demo: deps build ## Mount a real dataset from an emulated bucket; read it cold, warm, from SSD and raw; draw the result.
+	$(BIN)/bench demo $(DEMO_FLAGS)
+
+.PHONY: bench
+bench: deps build ## Measure pailfs beside the disk and a bare client; writes bench/README.md.
+	$(BIN)/bench targets
+
+##@ Test
+
+.PHONY: test
+test: deps build lint unit race conformance bench-short demo-short ## Everything that CI holds.
+
+.PHONY: check
+check: fmt lint unit race ## What to run before a commit.
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the code.
+	$(LINT) fmt
+
+.PHONY: lint
+lint: $(LINT) ## Lint, including the import picture and the formatting.
+	$(LINT) run
+	$(GO) mod verify >/dev/null
+	$(GO) mod tidy -diff
+
+.PHONY: unit
+unit: build ## All tests, on real mounts, and those of the data path again on one processor.
+	$(GO) test -timeout 15m $(PKGS)
+	GOMAXPROCS=1 $(GO) test -count=1 -short -timeout 15m ./fs ./cache
+
+.PHONY: race
+race: build ## The tests of the data path under the race detector.
+	$(GO) test -race -short -timeout 20m ./oss ./cache ./fs ./manifest ./prefetch/...
+
+.PHONY: conformance
+conformance: build ## The vendor's SDK suites and S3 clients against ossemu.
+	$(GO) test -count=1 -timeout 15m ./oss/ossemu/conformance/...
+
+.PHONY: bench-short
+bench-short: build ## A small run of every benchmark: that it works, not how fast.
+	$(BIN)/bench targets --short
+
+.PHONY: demo-short
+demo-short: build ## The demo at reduced size.
+	$(BIN)/bench demo --short
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder for FUZZTIME (default 20s) each.
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),20s) $$p || exit 1; \
+	  done; done
+
+.PHONY: ci
+ci: test ## What .ci/run calls.
+
+##@ Tools
+
+$(LINT): .ci/tools/go.mod .ci/tools/go.sum
+	cd .ci/tools && $(GO) build -o bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
