@@ -1,6 +1,9 @@
 package oss
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Object is the identity of one version of one object. It is a plain
 // comparable value: two Objects are == exactly when they name the same version.
@@ -20,6 +23,24 @@ type Object struct {
 	ModTime time.Time
 }
 
+// NewObject returns the identity of the version of key that the server
+// described by etag, size and modTime. The tag may be quoted or not and in any
+// case; the time may carry a zone and fractions of a second.
+func NewObject(key, etag string, size int64, modTime time.Time) Object {
+	return Object{
+		Key:     key,
+		ETag:    normalETag(etag),
+		Size:    size,
+		ModTime: modTime.UTC().Truncate(time.Second),
+	}
+}
+
+// normalETag strips quotes and turns to upper case: OSS quotes the tag in some
+// answers, not in others, and compares it without regard to either.
+func normalETag(etag string) string {
+	return strings.ToUpper(strings.Trim(strings.TrimSpace(etag), `"`))
+}
+
 // Class says on whose behalf a request is made. The request limiter serves
 // demand before prefetch before upload and starves none.
 type Class uint8
@@ -34,3 +55,20 @@ const (
 	// Upload is write-back.
 	Upload
 )
+
+// numClasses is the number of classes, for tables that have one row for each.
+const numClasses = int(Upload) + 1
+
+// String returns the name of the class as metrics and logs show it.
+func (c Class) String() string {
+	switch c {
+	case Demand:
+		return "demand"
+	case Prefetch:
+		return "prefetch"
+	case Upload:
+		return "upload"
+	default:
+		return "unknown"
+	}
+}
