@@ -2,6 +2,7 @@ package sign
 
 import (
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,7 @@ type Verifier struct {
 	now      func() time.Time
 	region   string
 	s3Strict bool
+	ring     keyring
 }
 
 // New returns a Verifier.
@@ -62,11 +64,80 @@ type Identity struct {
 	S3 bool
 	// Presigned says that the signature is in the query.
 	Presigned bool
+
+	// payload is the payload hash that was signed, or what stands in its place;
+	// "" where the scheme signs none.
+	payload string
+	// chunks continues a SigV4 signature into the body; nil for other schemes.
+	chunks *chunkChain
 }
 
 // Verify says who sent r, or why that cannot be believed. Bucket and key are
 // what the request addresses, decoded, whatever the addressing style; both are
 // empty for the service itself. The body is not read.
 func (v *Verifier) Verify(r *http.Request, bucket, key string) (Identity, *Error) {
-	return Identity{}, &Error{Status: http.StatusNotImplemented, Code: "NotImplemented", Message: "not built yet"}
+	t := target{bucket: bucket, key: key}
+	s := borrowScratch()
+	defer s.giveBack()
+
+	if auth := r.Header.Get("Authorization"); auth != "" {
+		scheme, rest, _ := strings.Cut(auth, " ")
+		switch scheme {
+		case ossV4Algorithm:
+			return v.ossV4Header(s, r, t, rest)
+		case "OSS":
+			return v.ossV1Header(s, r, t, rest)
+		case sigV4Algorithm:
+			return v.sigV4Header(s, r, rest)
+		case "AWS":
+			return v.sigV2Header(s, r, t, rest)
+		default:
+			return Identity{}, invalidArgument("Authorization", "Unsupported authorization type.")
+		}
+	}
+	// Every signature in a query has a parameter whose name ends so.
+	if strings.Contains(r.URL.RawQuery, "ignature") {
+		q := parseQuery(r.URL.RawQuery)
+		switch {
+		case q.has("x-oss-signature") || q.has("x-oss-signature-version"):
+			return v.ossV4Query(s, r, t, q)
+		case q.has("Signature") && q.has("OSSAccessKeyId"):
+			return v.ossV1Query(s, r, t, q)
+		case q.has("X-Amz-Signature"):
+			return v.sigV4Query(s, r, q)
+		case q.has("Signature") && q.has("AWSAccessKeyId"):
+			return v.sigV2Query(s, r, t, q)
+		}
+	}
+	return Identity{Anonymous: true, S3: speaksS3(r.Header), payload: r.Header.Get("X-Amz-Content-Sha256")}, nil
+}
+
+// target is what a request addresses.
+type target struct {
+	bucket, key string
+}
+
+// speaksS3 tells the dialect of an unsigned request by its headers.
+func speaksS3(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, "X-Amz-") {
+			return true
+		}
+	}
+	return false
+}
+
+// lookup finds the credential of a request and judges the security token that
+// came with it.
+func (v *Verifier) lookup(accessKeyID, token string, s3 bool) (Credential, *Error) {
+	c, ok := v.keys.Lookup(accessKeyID)
+	switch {
+	case !ok, token == "" && c.SecurityToken != "":
+		return Credential{}, invalidAccessKeyID(accessKeyID, s3)
+	case !equal(token, c.SecurityToken):
+		return Credential{}, invalidSecurityToken()
+	case !c.Expires.IsZero() && !v.now().Before(c.Expires):
+		return Credential{}, securityTokenExpired()
+	}
+	return c, nil
 }
