@@ -1,0 +1,192 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// The least sizes with which the cache works at all: a few extents of 8 MiB in
+// flight, and an SSD tier that holds more than it fetches at once.
+const (
+	minMemory    Size = 64 << 20
+	minCacheSize Size = 256 << 20
+)
+
+// validate refuses values that can make no sense on any machine. What depends on
+// this machine (its disks, its memory) is checked where it is used.
+func (l *Loaded) validate() error {
+	checks := []struct {
+		name  string
+		check func(*Config) error
+	}{
+		{"endpoint", (*Config).checkEndpoint},
+		{"region", (*Config).checkRegion},
+		{"credentials-file", (*Config).checkCredentialsFile},
+		{"role-name", (*Config).checkRoleName},
+		{"cache-dir", func(c *Config) error { return absolute(c.CacheDir) }},
+		{"cache-size", (*Config).checkCacheSize},
+		{"memory", (*Config).checkMemory},
+		{"immutable", (*Config).checkImmutable},
+		{"no-open", (*Config).checkNoOpen},
+		{"http", (*Config).checkHTTP},
+		{"http-allow-remote", (*Config).checkHTTPAllowRemote},
+		{"log-file", func(c *Config) error { return absolute(c.LogFile) }},
+		{"start-timeout", (*Config).checkStartTimeout},
+	}
+	for _, c := range checks {
+		if err := c.check(&l.Config); err != nil {
+			return l.Refuse(c.name, err)
+		}
+	}
+	return nil
+}
+
+// Refuse returns err with the name of the setting that it is about and where its
+// value came from.
+func (l *Loaded) Refuse(name string, err error) error {
+	origin := l.Origin(name)
+	if origin.Layer == Default || origin.Where == "--"+name {
+		return fmt.Errorf("--%s: %w", name, err)
+	}
+	return fmt.Errorf("--%s (from %s): %w", name, origin, err)
+}
+
+func (c *Config) checkEndpoint() error {
+	if c.Endpoint == "" {
+		return nil // asked for where it is needed
+	}
+	text := c.Endpoint
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is not an address: write scheme and host, for example https://oss-cn-hangzhou.aliyuncs.com", c.Endpoint)
+	}
+	if u.User != nil {
+		return fmt.Errorf("an address must not hold a key: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, or use --credentials=file")
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q has the scheme %s: write http:// or https://", c.Endpoint, u.Scheme)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("%q has the port %s: write a port from 1 to 65535", c.Endpoint, port)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkRegion() error {
+	if strings.HasPrefix(c.Region, "oss-") {
+		return fmt.Errorf("%q is part of an endpoint: write the region, %s", c.Region, strings.TrimPrefix(c.Region, "oss-"))
+	}
+	if strings.Trim(c.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("%q is not a region: write its id, for example cn-hangzhou", c.Region)
+	}
+	return nil
+}
+
+func (c *Config) checkCredentialsFile() error {
+	if c.Credentials != "file" && c.CredentialsFile != "" {
+		return fmt.Errorf("%q is not used with credentials=%s: set credentials to file", c.CredentialsFile, c.Credentials)
+	}
+	return absolute(c.CredentialsFile)
+}
+
+func (c *Config) checkRoleName() error {
+	if c.RoleName != "" && c.Credentials != "ecs-ram-role" {
+		return fmt.Errorf("%q is not used with credentials=%s: set credentials to ecs-ram-role", c.RoleName, c.Credentials)
+	}
+	return nil
+}
+
+func (c *Config) checkCacheSize() error {
+	switch {
+	case c.CacheSize != 0 && c.CacheDir == "":
+		return fmt.Errorf("%s has no directory: set cache-dir as well", c.CacheSize)
+	case c.CacheSize != 0 && c.CacheSize < minCacheSize:
+		return fmt.Errorf("%s is too small: write %s or more, or auto", c.CacheSize, minCacheSize)
+	}
+	return nil
+}
+
+func (c *Config) checkMemory() error {
+	if c.Memory != 0 && c.Memory < minMemory {
+		return fmt.Errorf("%s is too small: write %s or more, or auto", c.Memory, minMemory)
+	}
+	return nil
+}
+
+func (c *Config) checkImmutable() error {
+	if c.Immutable && !c.ReadOnly {
+		return fmt.Errorf("true needs a mount that cannot be written: set read-only as well")
+	}
+	return nil
+}
+
+func (c *Config) checkNoOpen() error {
+	if c.NoOpen == "on" && !c.Immutable {
+		return fmt.Errorf("on needs names and content that do not change: set read-only and immutable as well")
+	}
+	return nil
+}
+
+func (c *Config) checkHTTP() error {
+	if c.HTTP == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(c.ListenAddress())
+	if err != nil {
+		return fmt.Errorf("%q is not an address: write a port or host:port, for example 9321", c.HTTP)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || (n == 0 && port != "0") {
+		return fmt.Errorf("%q has the port %q: write a port from 0 to 65535", c.HTTP, port)
+	}
+	if c.HTTPAllowRemote || host == "localhost" {
+		return nil
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil || !address.IsLoopback() {
+		return fmt.Errorf("%q can be reached from other machines: write 127.0.0.1:%s, or set http-allow-remote", c.HTTP, port)
+	}
+	return nil
+}
+
+// ListenAddress returns the address in HTTP as net.Listen takes it: a port alone
+// listens on the loopback address.
+func (c *Config) ListenAddress() string {
+	port := strings.TrimPrefix(c.HTTP, ":")
+	if strings.Trim(port, "0123456789") == "" && port != "" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return c.HTTP
+}
+
+func (c *Config) checkHTTPAllowRemote() error {
+	if c.HTTPAllowRemote && c.HTTP == "" {
+		return fmt.Errorf("true has no address: set http as well")
+	}
+	return nil
+}
+
+func (c *Config) checkStartTimeout() error {
+	if c.StartTimeout == 0 {
+		return fmt.Errorf("0s leaves no time to ask the object store: write a duration above zero, for example 30s")
+	}
+	return nil
+}
+
+// absolute refuses a path that depends on the working directory, which a daemon
+// does not keep.
+func absolute(path string) error {
+	if path != "" && !filepath.IsAbs(path) {
+		return fmt.Errorf("%q is relative: write the whole path, beginning with /", path)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package mountpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// State says whether a mount answers.
+type State int
+
+// The states of a mount.
+const (
+	// Alive answers.
+	Alive State = iota
+	// Dead is a mount whose daemon is gone: every call fails at once.
+	Dead
+	// Stuck did not answer in time: its daemon is stopped, or waits itself.
+	Stuck
+)
+
+// Probe asks the mount at path for its statistics, which the kernel never
+// answers from a cache. An error that says nothing of the daemon, such as a
+// missing right, is returned.
+//
+// A call that does not come back keeps its thread until the daemon ends.
+func Probe(path string, patience time.Duration) (State, error) {
+	done := make(chan error, 1)
+	go func() {
+		var st unix.Statfs_t
+		done <- retry(func() error { return unix.Statfs(path, &st) })
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		switch {
+		case err == nil:
+			return Alive, nil
+		case errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNABORTED):
+			return Dead, nil
+		}
+		return Alive, fmt.Errorf("statfs %s: %w", path, err)
+	case <-timer.C:
+		return Stuck, nil
+	}
+}
+
+// Resolve returns the absolute path of a mount point without symbolic links and
+// without a call that a dead or stuck mount at path itself would have to answer.
+func Resolve(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("resolve mount point %s: %w", path, err)
+	}
+	if mounted, ok, err := At(abs); err != nil {
+		return "", err
+	} else if ok {
+		return mounted.Path, nil
+	}
+	dir, base := filepath.Split(abs)
+	dir, err = filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	abs = filepath.Join(dir, base)
+	if _, ok, err := At(abs); err != nil || ok {
+		return abs, err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// Missing reports whether err says that a path, or part of it, does not exist.
+func Missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+}
+
+// Empty reports whether the directory at path has no entries.
+func Empty(path string) (bool, error) {
+	d, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = d.Close() }() // only read
+	switch _, err := d.Readdirnames(1); {
+	case errors.Is(err, io.EOF):
+		return true, nil
+	default:
+		return false, err
+	}
+}
+
+// retry repeats f while a signal interrupts it.
+func retry(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

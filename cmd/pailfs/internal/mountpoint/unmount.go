@@ -1,0 +1,69 @@
+package mountpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy means that something still uses the mount.
+var ErrBusy = errors.New("in use")
+
+// Unmount takes the mount at path away. Lazy takes the name away at once, even
+// if the mount is in use or dead, and leaves the rest to its last user.
+//
+// Who may not call umount2(2) goes through fusermount3, which lets users unmount
+// what they mounted.
+func Unmount(path string, lazy bool) error {
+	flags := unix.UMOUNT_NOFOLLOW
+	if lazy {
+		flags |= unix.MNT_DETACH
+	}
+	err := retry(func() error { return unix.Unmount(path, flags) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("unmount %s: %w", path, ErrBusy)
+	case errors.Is(err, unix.EPERM):
+		return fusermount(path, lazy)
+	}
+	return fmt.Errorf("unmount %s: %w", path, err)
+}
+
+// fusermount lets the set-user-id helper unmount path.
+func fusermount(path string, lazy bool) error {
+	args := []string{"-u"}
+	if lazy {
+		args = append(args, "-z")
+	}
+	program, err := exec.LookPath("fusermount3")
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w, and fusermount3 is not installed: install the package fuse3, or unmount as root", path, unix.EPERM)
+	}
+	out, err := exec.Command(program, append(args, "--", path)...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	text := strings.Join(strings.Fields(string(out)), " ")
+	if strings.Contains(text, "busy") {
+		return fmt.Errorf("unmount %s: %w", path, ErrBusy)
+	}
+	return fmt.Errorf("unmount %s: fusermount3: %w: %s", path, err, text)
+}
+
+// Abort ends the connection between the kernel and the daemon of m: every call
+// that waits for the daemon fails. It frees what no signal can free.
+func Abort(m Mount) error {
+	path := filepath.Join("/sys/fs/fuse/connections", strconv.FormatUint(uint64(m.Minor), 10), "abort")
+	if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+		return fmt.Errorf("abort mount %s: %w", m.Path, err)
+	}
+	return nil
+}
