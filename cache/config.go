@@ -1,0 +1,24 @@
+package cache
+
+// Config says how much the cache may use and where. The zero value is a cache
+// in memory only, of the default size.
+type Config struct {
+	// Bucket names the bucket, with its endpoint, that the objects live in. It
+	// tells apart the buckets that use one Dir, one after the other.
+	Bucket string
+	// Dir is the directory of the SSD tier. It must exist, be ours and hold
+	// nothing but a cache. "" means that there is no SSD tier.
+	Dir string
+	// Size is the number of bytes that the SSD tier may occupy; 0 means whatever
+	// the file system has beyond MinFreeBytes.
+	Size int64
+	// Memory is the number of bytes for everything that the cache keeps in memory:
+	// what stays, what is in flight and what waits to be written to SSD. 0 means
+	// an eighth of the memory that the machine, or our cgroup, has.
+	Memory int64
+	// MinFreeBytes is the free space that the SSD tier leaves on its file system;
+	// 0 means a tenth of it.
+	MinFreeBytes int64
+	// MinFreeInodes is the same for inodes.
+	MinFreeInodes int64
+}
