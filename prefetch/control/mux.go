@@ -1,17 +1,22 @@
-// Package control carries requests from programs to the daemon that serves a
-// mount, through one ioctl on any directory of it.
 package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Caller is the process that made a request, as the kernel reports it.
+// Caller is the process that made a request, as the kernel reports it. PID is 0
+// when the process is outside the daemon's pid namespace.
 type Caller struct {
 	UID, GID, PID uint32
 }
@@ -27,42 +32,206 @@ const (
 	Anyone
 )
 
-// MuxConfig is the configuration of a [Mux].
+// MuxConfig is the configuration of a [Mux]. Limits that are zero or less mean
+// their default.
 type MuxConfig struct {
-	// OwnerUID is the user that, beside root, may call [Owner] methods.
+	// OwnerUID is the user that, beside root, may call [Owner] methods: the
+	// daemon's own.
 	OwnerUID uint32
-	// Version is the version of the daemon, told to clients.
+	// Version is the version of the daemon, told to clients by hello.
 	Version string
+	// MaxCalls bounds the calls that run or whose answer is being fetched. Default
+	// 4096. Users other than root and the owner share half of it, so that they
+	// cannot lock those out.
+	MaxCalls int
+	// MaxHeldBytes bounds the answers that are being fetched, in bytes, shared in
+	// the same way. Default 64 MiB.
+	MaxHeldBytes int64
+	// MaxAnswerBytes bounds one answer. Default 16 MiB.
+	MaxAnswerBytes int64
 }
 
-// Mux routes requests to registered methods.
-type Mux struct{}
+// How long things may take. They are part of the protocol: a client relies on
+// being answered within a second, and must ask again within idleLimit.
+const (
+	waitLimit = 800 * time.Millisecond
+	idleLimit = 15 * time.Second
+)
+
+// Mux routes requests to registered methods. Its zero value is not usable.
+type Mux struct {
+	cfg     MuxConfig
+	log     *slog.Logger
+	metrics *metrics
+	methods map[string]method
+	serving atomic.Bool
+
+	// root ends when the mux is closed; every method's context derives from it.
+	root     context.Context
+	stop     context.CancelFunc
+	handlers sync.WaitGroup
+	// newCursor returns a cursor that nobody can guess.
+	newCursor func() cursor
+
+	mu struct {
+		sync.Mutex
+		closed bool
+		calls  map[cursor]*call
+		// held counts calls and answer bytes: all of them, and those of users
+		// other than root and the owner.
+		held, strangers struct {
+			calls int
+			bytes int64
+		}
+	}
+}
+
+// method is a registered method: run decodes the parameters, calls the typed
+// function and encodes its result.
+type method struct {
+	access Access
+	run    func(ctx context.Context, c Caller, params json.RawMessage) (json.RawMessage, error)
+}
 
 // NewMux returns a Mux that knows the method hello.
-func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux { return &Mux{} }
-
-// Handle registers fn as method.
-func Handle[P, R any](m *Mux, method string, access Access, fn func(ctx context.Context, c Caller, params P) (R, error)) {
+func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
+	if cfg.MaxCalls <= 0 {
+		cfg.MaxCalls = 4096
+	}
+	if cfg.MaxHeldBytes <= 0 {
+		cfg.MaxHeldBytes = 64 << 20
+	}
+	if cfg.MaxAnswerBytes <= 0 {
+		cfg.MaxAnswerBytes = 16 << 20
+	}
+	m := &Mux{
+		cfg:       cfg,
+		log:       log,
+		metrics:   newMetrics(reg),
+		methods:   make(map[string]method),
+		newCursor: randomCursor,
+	}
+	m.root, m.stop = context.WithCancel(context.Background())
+	m.mu.calls = make(map[cursor]*call)
+	Handle(m, "hello", Anyone, m.hello)
+	return m
 }
 
-// ServeControl answers one ioctl.
+// Handle registers fn as the method called name. Parameters and result are
+// whatever encoding/json makes of P and R; parameters that P does not have are
+// refused. fn runs on a goroutine of its own. Its context ends when the client
+// cancels the call, stops asking for it, or the mux is closed.
+//
+// Handle panics if the name is empty or taken, or if the mux already serves.
+func Handle[P, R any](m *Mux, name string, access Access, fn func(ctx context.Context, c Caller, params P) (R, error)) {
+	if name == "" {
+		panic("control: a method needs a name")
+	}
+	if _, taken := m.methods[name]; taken {
+		panic(fmt.Sprintf("control: method %q is registered twice", name))
+	}
+	if m.serving.Load() {
+		panic(fmt.Sprintf("control: method %q is registered after serving began", name))
+	}
+	m.methods[name] = method{
+		access: access,
+		run: func(ctx context.Context, c Caller, raw json.RawMessage) (json.RawMessage, error) {
+			var params P
+			if len(raw) > 0 {
+				if err := decodeStrict(raw, &params); err != nil {
+					return nil, Errorf(CodeBadRequest, "parameters of %s: %v", name, err)
+				}
+			}
+			result, err := fn(ctx, c, params)
+			if err != nil {
+				return nil, err
+			}
+			out, err := encodeJSON(result)
+			if err != nil {
+				return nil, Errorf(CodeInternal, "encode result of %s: %v", name, err)
+			}
+			return out, nil
+		},
+	}
+}
+
+// ServeControl answers one ioctl of caller on a directory of the mount. It
+// fills output and returns the number of bytes that mean something, which is
+// also the ioctl's result. It returns within a second, sooner if ctx ends.
+//
+// A number that is not [Command] is ENOTTY and must not be forwarded anywhere;
+// buffers that are not this protocol's are EINVAL. Every other failure is an
+// answer. It never returns EINTR: a client that sees EINTR knows that its
+// request did not reach the daemon.
 func (m *Mux) ServeControl(ctx context.Context, caller Caller, cmd uint32, input, output []byte) (n int32, errno syscall.Errno) {
-	return 0, syscall.ENOTTY
+	if cmd != Command {
+		return 0, syscall.ENOTTY
+	}
+	if len(input) != BufferSize || len(output) != BufferSize {
+		return 0, syscall.EINVAL
+	}
+	m.serving.Store(true)
+	f, err := decodeFrame(input)
+	if errors.Is(err, errMagic) {
+		return 0, syscall.EINVAL
+	}
+	var out frame
+	switch {
+	case f.version != Version:
+		out = m.reject(Errorf(CodeVersion, "daemon speaks protocol version %d, client %d", Version, f.version))
+	case err != nil:
+		out = m.reject(Errorf(CodeBadRequest, "%v", err))
+	case f.kind == kindCall:
+		out = m.serveCall(ctx, caller, f)
+	case f.kind == kindNext:
+		out = m.serveNext(ctx, caller, f)
+	case f.kind == kindDrop:
+		out = m.serveDrop(caller, f)
+	default:
+		out = m.reject(Errorf(CodeBadRequest, "frame kind %#x is not a request", uint8(f.kind)))
+	}
+	out.version = Version
+	return int32(out.encode(output)), 0
 }
 
-// Close cancels the calls that run and waits for them.
-func (m *Mux) Close() error { return nil }
-
-// Client calls the daemon behind a mount.
-type Client struct{}
-
-// Dial opens the mount that path, any directory in it, belongs to.
-func Dial(path string) (*Client, error) { return nil, errors.ErrUnsupported }
-
-// Call calls method with params and stores its result in result.
-func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	return errors.ErrUnsupported
+// Close cancels the calls that run and waits for their methods to return.
+// Requests that come later are answered with [CodeStopping].
+func (m *Mux) Close() error {
+	m.mu.Lock()
+	m.mu.closed = true
+	m.mu.Unlock()
+	m.stop()
+	m.handlers.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.mu.calls {
+		if c.attending == 0 {
+			m.forget(c)
+		}
+	}
+	return nil
 }
 
-// Close releases the mount.
-func (c *Client) Close() error { return nil }
+// privileged reports whether c may call [Owner] methods.
+func (m *Mux) privileged(c Caller) bool { return c.UID == 0 || c.UID == m.cfg.OwnerUID }
+
+// mayCall reports whether c may call a method with the given access.
+func (m *Mux) mayCall(c Caller, a Access) bool { return a == Anyone || m.privileged(c) }
+
+// hello tells a client whom it talks to.
+func (m *Mux) hello(_ context.Context, c Caller, _ struct{}) (Hello, error) {
+	h := Hello{Server: serverName, Protocol: Version, Version: m.cfg.Version}
+	for name, method := range m.methods {
+		if m.mayCall(c, method.access) {
+			h.Methods = append(h.Methods, name)
+		}
+	}
+	slices.Sort(h.Methods)
+	return h, nil
+}
+
+// reject answers a request that reached no method.
+func (m *Mux) reject(e *Error) frame {
+	m.metrics.calls.WithLabelValues("", string(e.Code)).Inc()
+	return frame{kind: kindLast, payload: errorDocument(e)}
+}

@@ -1,0 +1,324 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"runtime/debug"
+	"time"
+)
+
+// call is a method that runs, or whose answer is still being fetched. The fields
+// below done are guarded by Mux.mu.
+type call struct {
+	cursor     cursor
+	caller     Caller
+	privileged bool
+	method     string
+	cancel     context.CancelFunc
+	// done is closed when doc is set.
+	done chan struct{}
+
+	// doc is the whole answer document.
+	doc []byte
+	// reserved is what doc takes of the budget.
+	reserved int64
+	// attending is the number of ioctls that are being served for this call.
+	attending int
+	// forgotten says that the client cannot reach the call any more.
+	forgotten bool
+	// idle forgets the call when nobody has asked after it since idleSince.
+	idle      *time.Timer
+	idleSince time.Time
+}
+
+// randomCursor returns 16 bytes that nobody can guess.
+func randomCursor() (c cursor) {
+	// crypto/rand.Read never fails: it would rather end the process.
+	_, _ = rand.Read(c[:])
+	return c
+}
+
+// serveCall starts a call and attends it.
+func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
+	var req request
+	if err := decodeStrict(f.payload, &req); err != nil {
+		return m.reject(Errorf(CodeBadRequest, "request: %v", err))
+	}
+	method, ok := m.methods[req.Method]
+	if !ok {
+		return m.reject(Errorf(CodeUnknownMethod, "the daemon has no method %q", req.Method))
+	}
+	if !m.mayCall(caller, method.access) {
+		m.log.Debug("control call refused", "method", req.Method, "uid", caller.UID, "pid", caller.PID)
+		return m.reject(Errorf(CodeRefused, "user %d may not call %s: only root and user %d may",
+			caller.UID, req.Method, m.cfg.OwnerUID))
+	}
+	c, callCtx, refusal := m.admit(caller, req.Method)
+	if refusal != nil {
+		return m.reject(refusal)
+	}
+	// The parameters lie in the ioctl's buffer, which is not ours after the
+	// answer, while the method may run on.
+	params := append(json.RawMessage(nil), req.Params...)
+	go func() {
+		defer m.handlers.Done()
+		defer c.cancel()
+		m.run(callCtx, c, method, params)
+	}()
+	return m.attend(ctx, c, 0)
+}
+
+// serveNext attends a call again.
+func (m *Mux) serveNext(ctx context.Context, caller Caller, f frame) frame {
+	m.mu.Lock()
+	c := m.find(caller, f.cursor)
+	if c == nil {
+		m.mu.Unlock()
+		return m.reject(errStaleCursor())
+	}
+	c.attending++
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	m.mu.Unlock()
+	return m.attend(ctx, c, int64(f.offset))
+}
+
+// serveDrop cancels and forgets a call.
+func (m *Mux) serveDrop(caller Caller, f frame) frame {
+	m.mu.Lock()
+	c := m.find(caller, f.cursor)
+	if c == nil {
+		m.mu.Unlock()
+		return m.reject(errStaleCursor())
+	}
+	m.forget(c)
+	m.mu.Unlock()
+	return frame{kind: kindLast, payload: []byte(`{"result":null}`)}
+}
+
+// errStaleCursor does not tell a foreign cursor from an unknown one.
+func errStaleCursor() *Error {
+	return Errorf(CodeStaleCursor, "no call of this user has this cursor; it ended, was dropped or was not asked after for %v", idleLimit)
+}
+
+// find returns the call that cursor names, if it belongs to the caller's user.
+// A process may pass a cursor on to its children, so the pid does not count.
+// m.mu must be held.
+func (m *Mux) find(caller Caller, id cursor) *call {
+	c := m.mu.calls[id]
+	if c == nil || c.caller.UID != caller.UID {
+		return nil
+	}
+	return c
+}
+
+// admit makes a call if the limits allow one more. Its method must be run and
+// m.handlers.Done called after it; it is attended once already.
+func (m *Mux) admit(caller Caller, method string) (*call, context.Context, *Error) {
+	c := &call{
+		cursor:     m.newCursor(),
+		caller:     caller,
+		privileged: m.privileged(caller),
+		method:     method,
+		done:       make(chan struct{}),
+		attending:  1,
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.closed {
+		return nil, nil, Errorf(CodeStopping, "the daemon is stopping")
+	}
+	if m.mu.held.calls >= m.cfg.MaxCalls {
+		return nil, nil, Errorf(CodeBusy, "%d calls are being served", m.mu.held.calls)
+	}
+	if !c.privileged {
+		if m.mu.strangers.calls >= m.cfg.MaxCalls/2 {
+			return nil, nil, Errorf(CodeBusy, "%d calls of other users are being served", m.mu.strangers.calls)
+		}
+		m.mu.strangers.calls++
+	}
+	m.mu.held.calls++
+	m.metrics.running.Set(float64(m.mu.held.calls))
+	m.mu.calls[c.cursor] = c
+	m.handlers.Add(1)
+	var ctx context.Context
+	ctx, c.cancel = context.WithCancel(m.root)
+	return c, ctx, nil
+}
+
+// run calls the method and keeps its answer.
+func (m *Mux) run(ctx context.Context, c *call, method method, params json.RawMessage) {
+	var (
+		began = time.Now()
+		doc   []byte
+		code  Code
+	)
+	defer func() {
+		if doc == nil {
+			// A panic, or a method that ended its goroutine, must neither kill the
+			// daemon nor leave the client waiting.
+			doc, code = m.mistake(c, recover())
+		}
+		m.metrics.duration.WithLabelValues(c.method).Observe(time.Since(began).Seconds())
+		m.finish(c, doc, code)
+	}()
+	doc, code = m.document(ctx, c, method, params)
+}
+
+// mistake logs that a method did not return and makes its answer.
+func (m *Mux) mistake(c *call, reason any) ([]byte, Code) {
+	m.metrics.panics.Inc()
+	m.log.Error("control method panicked", "method", c.method, "uid", c.caller.UID, "panic", reason, "stack", string(debug.Stack()))
+	return errorDocument(Errorf(CodeInternal, "%s failed by a mistake in the daemon, which has logged it", c.method)), CodeInternal
+}
+
+// finish keeps the answer of c for whoever attends it.
+func (m *Mux) finish(c *call, doc []byte, code Code) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// A small answer leaves with the ioctl that waits for it, so only large ones
+	// can be held for long; but it costs nothing to count them all.
+	if !c.forgotten && !m.reserve(c, int64(len(doc))) {
+		doc = errorDocument(Errorf(CodeBusy, "%d bytes of answers wait to be fetched; the call was done", m.mu.held.bytes))
+		code = CodeBusy
+	}
+	c.doc = doc
+	m.metrics.calls.WithLabelValues(c.method, string(code)).Inc()
+	close(c.done)
+	if c.forgotten {
+		m.release(c)
+	}
+}
+
+// codeOK labels calls that ended with a result.
+const codeOK Code = "ok"
+
+// document runs the method and returns its answer document.
+func (m *Mux) document(ctx context.Context, c *call, method method, params json.RawMessage) ([]byte, Code) {
+	result, err := method.run(ctx, c.caller, params)
+	if err != nil {
+		e := errorOf(err)
+		return errorDocument(e), e.Code
+	}
+	doc := make([]byte, 0, len(result)+len(`{"result":}`))
+	doc = append(doc, `{"result":`...)
+	doc = append(doc, result...)
+	doc = append(doc, '}')
+	if int64(len(doc)) > m.cfg.MaxAnswerBytes {
+		e := Errorf(CodeTooLarge, "the answer of %s has %d bytes, the limit is %d", c.method, len(doc), m.cfg.MaxAnswerBytes)
+		return errorDocument(e), e.Code
+	}
+	return doc, codeOK
+}
+
+// attend waits for the call, though not long, and answers with what there is.
+func (m *Mux) attend(ctx context.Context, c *call, offset int64) frame {
+	timer := time.NewTimer(waitLimit)
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	timer.Stop()
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.attending--
+	if c.forgotten {
+		return m.reject(errStaleCursor())
+	}
+	out := frame{kind: kindWait, cursor: c.cursor}
+	select {
+	case <-c.done:
+		rest := int64(len(c.doc)) - offset
+		switch {
+		case rest <= 0:
+			out = m.reject(Errorf(CodeBadRequest, "offset %d is beyond the answer, which has %d bytes", offset, len(c.doc)))
+		case rest <= MaxPayload:
+			out = frame{kind: kindLast, offset: uint32(offset), payload: c.doc[offset:]}
+			m.forget(c)
+			return out
+		default:
+			out = frame{kind: kindMore, offset: uint32(offset), cursor: c.cursor, payload: c.doc[offset : offset+MaxPayload]}
+		}
+	default:
+	}
+	if c.attending == 0 {
+		m.startIdle(c)
+	}
+	return out
+}
+
+// startIdle forgets the call if nobody asks after it. m.mu must be held.
+func (m *Mux) startIdle(c *call) {
+	if m.mu.closed {
+		m.forget(c)
+		return
+	}
+	c.idleSince = time.Now()
+	if c.idle != nil {
+		c.idle.Reset(idleLimit)
+		return
+	}
+	c.idle = time.AfterFunc(idleLimit, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		// The timer may have fired just before it was stopped and set anew.
+		if c.attending > 0 || c.forgotten || time.Since(c.idleSince) < idleLimit {
+			return
+		}
+		m.metrics.expired.Inc()
+		m.log.Info("control call expired", "method", c.method, "uid", c.caller.UID, "pid", c.caller.PID)
+		m.forget(c)
+	})
+}
+
+// forget makes the call unreachable and cancels it. What it holds is released
+// now, or when its method returns. m.mu must be held.
+func (m *Mux) forget(c *call) {
+	if c.forgotten {
+		return
+	}
+	c.forgotten = true
+	delete(m.mu.calls, c.cursor)
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+	c.cancel()
+	select {
+	case <-c.done:
+		m.release(c)
+	default:
+	}
+}
+
+// reserve takes n bytes of the budget for the answer of c. m.mu must be held.
+func (m *Mux) reserve(c *call, n int64) bool {
+	if m.mu.held.bytes+n > m.cfg.MaxHeldBytes {
+		return false
+	}
+	if !c.privileged {
+		if m.mu.strangers.bytes+n > m.cfg.MaxHeldBytes/2 {
+			return false
+		}
+		m.mu.strangers.bytes += n
+	}
+	m.mu.held.bytes += n
+	c.reserved = n
+	m.metrics.stored.Set(float64(m.mu.held.bytes))
+	return true
+}
+
+// release gives back what c holds of the limits. m.mu must be held.
+func (m *Mux) release(c *call) {
+	m.mu.held.calls--
+	m.mu.held.bytes -= c.reserved
+	if !c.privileged {
+		m.mu.strangers.calls--
+		m.mu.strangers.bytes -= c.reserved
+	}
+	m.metrics.running.Set(float64(m.mu.held.calls))
+	m.metrics.stored.Set(float64(m.mu.held.bytes))
+}
