@@ -87,7 +87,7 @@ func TestContentRepeatsAfterPeriod(t *testing.T) {
 }
 
 func TestSumsCoverEveryByte(t *testing.T) {
-	m := Big(3, 1, 2*SumSize+777)
+	m := Big("big", 3, 1, 2*SumSize+777)
 	if err := m.AddSums(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestSumsCoverEveryByte(t *testing.T) {
 }
 
 func TestSumsOfRepeatedContent(t *testing.T) {
-	m := Repeated(3, 5*SumSize+99, 2*SumSize)
+	m := Repeated("repeated", 3, 5*SumSize+99, 2*SumSize)
 	if err := m.AddSums(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestSumsOfRepeatedContent(t *testing.T) {
 }
 
 func TestManifestSurvivesItsFile(t *testing.T) {
-	m := Small(3, 25, 1000, 10)
+	m := Small("small", 3, 25, 1000, 10)
 	if err := m.AddSums(); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestManifestSurvivesItsFile(t *testing.T) {
 	if diff := cmp.Diff(m, got); diff != "" {
 		t.Errorf("manifest changed (-saved +loaded):\n%s", diff)
 	}
-	if got.Bytes() != 25000 || got.Files[24].Name != "small/class002/0000024.bin" {
+	if got.Bytes() != 25000 || got.Files[24].Name != "class002/0000024.bin" {
 		t.Errorf("the set is %d bytes, its last file %q", got.Bytes(), got.Files[24].Name)
 	}
 }

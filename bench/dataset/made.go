@@ -8,27 +8,27 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Big returns a set of count made files of size bytes, called big/0 and so on.
-func Big(seed uint64, count int, size int64) *Manifest {
-	m := &Manifest{Name: "big", Seed: seed}
+// Big returns the set called name of count made files of size bytes, called 0.bin and so on.
+func Big(name string, seed uint64, count int, size int64) *Manifest {
+	m := &Manifest{Name: name, Seed: seed}
 	for i := range count {
-		m.Files = append(m.Files, File{Name: fmt.Sprintf("big/%d", i), Size: size})
+		m.Files = append(m.Files, File{Name: fmt.Sprintf("%d.bin", i), Size: size})
 	}
 	return m
 }
 
-// Repeated returns a set of one file of size bytes whose content repeats after
+// Repeated returns the set called name of one file of size bytes whose content repeats after
 // period bytes: a large object that can be made by copying parts of a small one.
-func Repeated(seed uint64, size, period int64) *Manifest {
-	return &Manifest{Name: "repeated", Seed: seed, Files: []File{{Name: "repeated/0", Size: size, Period: period}}}
+func Repeated(name string, seed uint64, size, period int64) *Manifest {
+	return &Manifest{Name: name, Seed: seed, Files: []File{{Name: "0.bin", Size: size, Period: period}}}
 }
 
-// Small returns a set of count made files of size bytes in directories of
+// Small returns the set called name of count made files of size bytes in directories of
 // perDirectory files, as image data sets come.
-func Small(seed uint64, count int, size int64, perDirectory int) *Manifest {
-	m := &Manifest{Name: "small", Seed: seed, Files: make([]File, count)}
+func Small(name string, seed uint64, count int, size int64, perDirectory int) *Manifest {
+	m := &Manifest{Name: name, Seed: seed, Files: make([]File, count)}
 	for i := range m.Files {
-		m.Files[i] = File{Name: fmt.Sprintf("small/class%03d/%07d.bin", i/perDirectory, i), Size: size}
+		m.Files[i] = File{Name: fmt.Sprintf("class%03d/%07d.bin", i/perDirectory, i), Size: size}
 	}
 	return m
 }

@@ -14,6 +14,8 @@ const SumSize = 1 << 20
 // Manifest describes the files of one set. It travels to reading processes as
 // a JSON file.
 type Manifest struct {
+	// Name is the name of the set. It is part of what the content is made from, so
+	// that no two sets share a page.
 	Name string `json:"name"`
 	// Seed makes the content; 0 says that the data are real, and that only
 	// checksums can tell whether a byte is right.
@@ -49,7 +51,7 @@ func (m *Manifest) Content(f *File) (Content, bool) {
 	if m.Seed == 0 {
 		return Content{}, false
 	}
-	return NewContent(m.Seed, f.Name, f.Period), true
+	return NewContent(m.Seed, m.Name+"/"+f.Name, f.Period), true
 }
 
 // CheckSums compares every byte of p, which was read at offset, with the

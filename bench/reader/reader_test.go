@@ -56,7 +56,7 @@ func onDisk(t *testing.T, m *dataset.Manifest) Job {
 }
 
 func TestSequentialReadsEveryByte(t *testing.T) {
-	m := dataset.Big(1, 2, 5<<20+77)
+	m := dataset.Big("big", 1, 2, 5<<20+77)
 	job := onDisk(t, m)
 	job.Pattern, job.BlockBytes = Sequential, 1<<20
 	for _, check := range []Check{Stamps, Bytes} {
@@ -75,7 +75,7 @@ func TestSequentialReadsEveryByte(t *testing.T) {
 }
 
 func TestSmallReadsEveryFileOnce(t *testing.T) {
-	m := dataset.Small(1, 103, 10_000, 10)
+	m := dataset.Small("small", 1, 103, 10_000, 10)
 	job := onDisk(t, m)
 	job.Pattern, job.Readers, job.List = Small, 4, true
 	out, _, err := process().Run(t.Context(), job)
@@ -96,7 +96,7 @@ func TestSmallReadsEveryFileOnce(t *testing.T) {
 }
 
 func TestRandomReadsDistinctSlots(t *testing.T) {
-	m := dataset.Big(1, 2, 8<<20)
+	m := dataset.Big("big", 1, 2, 8<<20)
 	job := onDisk(t, m)
 	job.Pattern, job.EachLatency, job.Check = Random, true, Bytes
 	out, _, err := process().Run(t.Context(), job)
@@ -156,7 +156,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 	for name, do := range damage {
 		t.Run(name, func(t *testing.T) {
-			m := dataset.Small(1, 10, 10_000, 10)
+			m := dataset.Small("small", 1, 10, 10_000, 10)
 			job := onDisk(t, m)
 			do(t, filepath.Join(job.Root, m.Files[7].Name))
 			for _, pattern := range []Pattern{Small, Sequential} {
@@ -169,7 +169,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		})
 	}
 	t.Run("a changed byte between stamps", func(t *testing.T) {
-		m := dataset.Small(1, 10, 10_000, 10)
+		m := dataset.Small("small", 1, 10, 10_000, 10)
 		job := onDisk(t, m)
 		job.Pattern, job.Check = Small, Bytes
 		overwrite(t, filepath.Join(job.Root, m.Files[7].Name), 4096+1000)

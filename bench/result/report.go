@@ -1,0 +1,124 @@
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pailfs/pailfs/bench/machine"
+)
+
+// Format is the version of the JSON form. Readers refuse another one.
+const Format = 1
+
+// Report is one run of the tool.
+type Report struct {
+	Format  int           `json:"format"`
+	Taken   time.Time     `json:"taken"`
+	Command string        `json:"command"`
+	Machine machine.Facts `json:"machine"`
+	// Short says that sizes were reduced: the run shows that everything works, and
+	// no figure in it says how fast.
+	Short   bool     `json:"short"`
+	Series  []Series `json:"series"`
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Metric is what a series measures.
+type Metric string
+
+// The metrics.
+const (
+	BytesPerSecond Metric = "bytes/s"
+	FilesPerSecond Metric = "files/s"
+	ReadsPerSecond Metric = "reads/s"
+	// Seconds is the median time of a single read.
+	Seconds Metric = "s"
+	// Requests counts requests to the server.
+	Requests Metric = "requests"
+	// ResidentBytes is the daemon's peak memory above its memory tier.
+	ResidentBytes Metric = "bytes"
+)
+
+// Series is what one client did on one workload.
+type Series struct {
+	Workload string `json:"workload"`
+	Client   string `json:"client"`
+	// Link is how slow the server pretended to be.
+	Link string `json:"link"`
+	// How holds what else distinguishes the series, such as "8 readers".
+	How    string `json:"how,omitempty"`
+	Metric Metric `json:"metric"`
+	// Value is the median of the samples' values.
+	Value   float64  `json:"value"`
+	Samples []Sample `json:"samples"`
+}
+
+// Sample is one timed run.
+type Sample struct {
+	// Value is the run in the series' metric.
+	Value   float64 `json:"value"`
+	Seconds float64 `json:"seconds"`
+	Bytes   int64   `json:"bytes"`
+	Ops     int64   `json:"ops"`
+	// Quantiles of single reads in seconds, where they were timed.
+	Quantiles *Quantiles `json:"quantiles,omitempty"`
+	// ReaderCPU, DaemonCPU and ServerCPU are processor seconds.
+	ReaderCPU float64 `json:"reader_cpu_seconds"`
+	DaemonCPU float64 `json:"daemon_cpu_seconds"`
+	ServerCPU float64 `json:"server_cpu_seconds"`
+	// ReaderPeak and DaemonPeak are the largest resident sizes in bytes.
+	ReaderPeak int64 `json:"reader_peak_bytes"`
+	DaemonPeak int64 `json:"daemon_peak_bytes,omitempty"`
+	// ServerShare is the part of all processors that the server used.
+	ServerShare float64 `json:"server_share"`
+	// OtherShare is the part of all processors that neither client, daemon nor
+	// server used: a machine that is not idle.
+	OtherShare float64 `json:"other_share"`
+	// Load is the machine's load average when the run began.
+	Load float64 `json:"load"`
+	// Requests counts the server's requests by operation.
+	Requests map[string]int64 `json:"requests,omitempty"`
+}
+
+// Quantiles describe a distribution of times in seconds.
+type Quantiles struct {
+	Min float64 `json:"min"`
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Save writes r to path, making its directory.
+func (r *Report) Save(path string) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("save report: %w", err)
+	}
+	if err := os.WriteFile(path, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("save report: %w", err)
+	}
+	return nil
+}
+
+// Load reads a report that Save wrote.
+func Load(path string) (*Report, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("load report: %w", err)
+	}
+	var r Report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, fmt.Errorf("decode report %q: %w", path, err)
+	}
+	if r.Format != Format {
+		return nil, fmt.Errorf("decode report %q: its format is %d, this program knows %d", path, r.Format, Format)
+	}
+	return &r, nil
+}

@@ -1,0 +1,171 @@
+package result
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pailfs/pailfs/bench/machine"
+)
+
+func series(client string, values ...float64) *Series {
+	s := &Series{Workload: "read/seq-cold", Client: client, Link: "none", Metric: BytesPerSecond, Value: Median(values)}
+	for _, v := range values {
+		s.Samples = append(s.Samples, Sample{Value: v})
+	}
+	return s
+}
+
+func TestQuantiles(t *testing.T) {
+	values := []float64{4, 1, 3, 2}
+	if got := Median(values); got != 2.5 {
+		t.Errorf("median %v", got)
+	}
+	if values[0] != 4 {
+		t.Error("the argument was sorted")
+	}
+	want := &Quantiles{Min: 1, P50: 2.5, P90: 3.7, P99: 3.97, Max: 4}
+	if diff := cmp.Diff(want, QuantilesOf(values), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Error(diff)
+	}
+	if !math.IsNaN(Median(nil)) || QuantilesOf(nil) != nil {
+		t.Error("nothing has a median")
+	}
+}
+
+func TestTargetCompares(t *testing.T) {
+	target := Target{Want: 0.9}
+	target.Compare(series("pailfs", 90, 95, 100), series("bare", 100, 100, 125))
+	if target.Measured != 0.95 || target.Least != 0.8 || target.Most != 0.95 || !target.Met() {
+		t.Errorf("target is %+v", target)
+	}
+	late := Target{Want: 1.15, AtMost: true}
+	late.Compare(series("pailfs", 1.2), series("bare", 1))
+	if late.Met() || late.Verdict() != "missed" {
+		t.Errorf("target is %+v", late)
+	}
+}
+
+func TestTargetRefusesABusyServer(t *testing.T) {
+	subject, reference := series("pailfs", 1, 1, 1), series("bare", 1, 1, 1)
+	for i := range reference.Samples {
+		reference.Samples[i].ServerShare = 0.61
+		reference.Samples[i].OtherShare = 0.3
+	}
+	target := Target{Want: 0.5}
+	target.Compare(subject, reference)
+	if target.Met() || target.Verdict() != "refused" || !strings.Contains(target.Refused, "61 % of the machine beside bare") {
+		t.Errorf("target is %+v", target)
+	}
+	if len(target.Notes) != 1 {
+		t.Errorf("notes are %q", target.Notes)
+	}
+}
+
+func TestTargetRefusesUnpairedSeries(t *testing.T) {
+	for _, subject := range []*Series{series("pailfs"), series("pailfs", 1)} {
+		target := Target{Want: 0.5}
+		target.Compare(subject, series("bare", 1, 2))
+		if target.Met() || target.Refused == "" {
+			t.Errorf("target is %+v", target)
+		}
+	}
+}
+
+func TestShowValue(t *testing.T) {
+	for _, c := range []struct {
+		v      float64
+		metric Metric
+		want   string
+	}{
+		{27.63e9, BytesPerSecond, "27.6 GB/s"},
+		{563e6, BytesPerSecond, "563 MB/s"},
+		{81234, FilesPerSecond, "81,234 files/s"},
+		{999, ReadsPerSecond, "999 reads/s"},
+		{1234567, ReadsPerSecond, "1,234,567 reads/s"},
+		{0.0301, Seconds, "30.1 ms"},
+		{0.0000071, Seconds, "7.10 µs"},
+		{2.5, Seconds, "2.50 s"},
+		{1, Requests, "1 requests"},
+		{-20e6, ResidentBytes, "-20.0 MB"},
+	} {
+		if got := ShowValue(c.v, c.metric); got != c.want {
+			t.Errorf("%v %s is shown as %q, want %q", c.v, c.metric, got, c.want)
+		}
+	}
+}
+
+func TestReportSurvivesItsFile(t *testing.T) {
+	r := report()
+	path := filepath.Join(t.TempDir(), "a", "r.json")
+	if err := r.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, got); diff != "" {
+		t.Error(diff)
+	}
+	r.Format = Format + 1
+	if err := r.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil {
+		t.Error("an unknown format was accepted")
+	}
+}
+
+func report() *Report {
+	r := &Report{
+		Format: Format, Taken: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), Command: "bench targets",
+		Machine: machine.Facts{CPU: "a processor", Cores: 2, MemoryBytes: 24e9, Kernel: "6.18", Go: "go1.26", FileSystem: "ext4", Commit: "abc", Modified: true},
+		Series:  []Series{*series("pailfs", 90, 95), *series("bare", 100, 100)},
+	}
+	for _, want := range []float64{0.9, 0.99} {
+		target := Target{Name: "t", Work: "work", Against: "the bare client", Want: want, Notes: []string{"a note"}}
+		target.Compare(&r.Series[0], &r.Series[1])
+		r.Targets = append(r.Targets, target)
+	}
+	return r
+}
+
+func TestReadmeKeepsWhatIsAroundTheMarks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(path, []byte("before\n"+markBegin+"\nformer results\n"+markEnd+"\nafter\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := report().UpdateReadme(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := string(b)
+	for _, want := range []string{
+		"before\n", "\nafter\n", "commit abc (modified)", "≥ 0.99 | 0.93 (0.90–0.95)", "**missed** [1]", "| met [1] |", "[1] a note.",
+	} {
+		if strings.Count(s, want) != 1 {
+			t.Errorf("%q is there %d times in:\n%s", want, strings.Count(s, want), s)
+		}
+	}
+	if strings.Contains(s, "former") {
+		t.Error("the old results are still there")
+	}
+	if err := os.WriteFile(path, []byte("no marks"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := report().UpdateReadme(path); err == nil {
+		t.Error("a file without marks was accepted")
+	}
+}

@@ -1,0 +1,202 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/bench/reader"
+)
+
+// Pailfs mounts the bucket with bin/pailfs. The zero value is the ordinary
+// read-write mode that a user gets without flags.
+type Pailfs struct {
+	// Variant is appended to the name.
+	Variant string
+	// Flags are added to those of every mount.
+	Flags []string
+	// Stays lets the daemon outlive this process.
+	Stays bool
+}
+
+var _ Driver = Pailfs{}
+
+// PailfsImmutable is pailfs for data that do not change while mounted.
+func PailfsImmutable() Pailfs {
+	return Pailfs{Variant: "immutable", Flags: []string{"--read-only", "--immutable"}}
+}
+
+// PailfsNoPassthrough is pailfs where every read goes through the daemon.
+func PailfsNoPassthrough() Pailfs {
+	return Pailfs{Variant: "nopassthrough", Flags: []string{"--passthrough", "off"}}
+}
+
+// With returns d with further flags.
+func (d Pailfs) With(flags ...string) Pailfs {
+	d.Flags = append(append([]string(nil), d.Flags...), flags...)
+	return d
+}
+
+// Name implements [Driver].
+func (d Pailfs) Name() string {
+	if d.Variant == "" {
+		return "pailfs"
+	}
+	return "pailfs-" + d.Variant
+}
+
+// Start implements [Driver].
+func (d Pailfs) Start(ctx context.Context, p Place) (Session, error) {
+	s := &PailfsSession{
+		program: filepath.Join(p.Programs, "pailfs"),
+		Mount:   filepath.Join(p.Work, "mnt"),
+	}
+	if err := errors.Join(os.MkdirAll(s.Mount, 0o755), os.MkdirAll(filepath.Join(p.Work, "cache"), 0o700)); err != nil {
+		return nil, fmt.Errorf("prepare mount: %w", err)
+	}
+	outside, err := device(s.Mount)
+	if err != nil {
+		return nil, fmt.Errorf("prepare mount: %w", err)
+	}
+	bucket := p.Server.Bucket()
+	args := []string{
+		s.program, "mount", "oss://" + bucket.Bucket + "/" + p.Prefix, s.Mount,
+		"--endpoint", bucket.Endpoint, "--cache-dir", filepath.Join(p.Work, "cache"),
+		"--attrs", "none",
+	}
+	s.Command = append(args, d.Flags...)
+	s.process, err = startProcess(processConfig{
+		name: "pailfs", args: s.Command, env: p.Server.Environment(),
+		log: filepath.Join(p.Work, "pailfs.log"), stays: d.Stays,
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.process.waitFor(ctx, "the mount", time.Minute, func() bool {
+		inside, err := device(s.Mount)
+		return err == nil && inside != outside
+	})
+	if err != nil {
+		return nil, joinStop(err, s.process.stop(5*time.Second))
+	}
+	return s, nil
+}
+
+func device(path string) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	return st.Dev, err
+}
+
+// PailfsSession is a running mount.
+type PailfsSession struct {
+	program string
+	process *process
+	// Mount is the mount point, Command how the daemon was started.
+	Mount   string
+	Command []string
+}
+
+var _ Session = (*PailfsSession)(nil)
+
+// Aim implements [Session].
+func (s *PailfsSession) Aim(job *reader.Job) { job.Root = s.Mount }
+
+// Daemons implements [Session].
+func (s *PailfsSession) Daemons() []int { return []int{s.process.pid()} }
+
+// settleTime is how long the SSD tier may take to trail behind.
+const settleTime = 2 * time.Minute
+
+// Settle implements [Session]: it waits until every file is whole on SSD.
+func (s *PailfsSession) Settle(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for _, path := range filesIn(s.Mount, names) {
+		for {
+			whole, said, err := wholeOnSSD(path)
+			if err != nil {
+				return fmt.Errorf("ask where %q is: %w", path, err)
+			}
+			if whole {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("wait until %q is whole on SSD: %w; it says %s", path, ctx.Err(), said)
+			case <-s.process.ended:
+				return s.process.died()
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// wholeOnSSD asks the attribute that says which tiers hold a file.
+func wholeOnSSD(path string) (whole bool, said string, err error) {
+	buf := make([]byte, 4096)
+	n, err := unix.Getxattr(path, "user.pailfs.residency", buf)
+	if err != nil {
+		return false, "", err
+	}
+	said = string(buf[:n])
+	var residency struct {
+		Whole bool `json:"whole"`
+	}
+	if err := json.Unmarshal(buf[:n], &residency); err != nil {
+		return false, said, err
+	}
+	return residency.Whole, said, nil
+}
+
+// Status is what `pailfs status --json` says.
+func (s *PailfsSession) Status(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, s.program, "status", "--json", s.Mount).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("ask status of %q: %w: %s", s.Mount, err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}
+
+// Stop implements [Session]. It unmounts as a user does, and by force if that
+// fails: a mount must not outlive its measurement.
+func (s *PailfsSession) Stop(ctx context.Context) error {
+	if !s.process.running() {
+		return errors.Join(s.process.died(), s.detach())
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, s.program, "umount", s.Mount).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("unmount %q: %w: %s", s.Mount, err, strings.TrimSpace(string(out)))
+		return errors.Join(err, s.process.stop(10*time.Second), s.detach())
+	}
+	select {
+	case <-s.process.ended:
+		if s.process.err != nil {
+			return s.process.died()
+		}
+		return nil
+	case <-time.After(20 * time.Second):
+		return errors.Join(fmt.Errorf("unmount %q: the daemon goes on", s.Mount), s.process.stop(10*time.Second))
+	}
+}
+
+// detach takes the mount away if it is still there.
+func (s *PailfsSession) detach() error {
+	err := unix.Unmount(s.Mount, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("detach %q: %w", s.Mount, err)
+	}
+	return nil
+}
