@@ -180,33 +180,40 @@ func (b *chunkedBody) finish() error {
 		return incompleteBody("The chunks hold less than x-amz-decoded-content-length says.")
 	}
 	for range maxTrailerLines {
+		// The empty line that ends it all may be missing.
+		if _, err := b.src.Peek(1); err == io.EOF {
+			return b.end()
+		}
 		line, err := b.line()
-		if err != nil && !isIncomplete(err) {
+		if err != nil {
 			return err
 		}
-		if err == nil && line != "" {
-			if b.trailer == nil {
-				return badChunk("The last chunk is followed by more data.")
-			}
-			if e := b.trailer.add(line); e != nil {
-				return e
-			}
-			continue
+		if line == "" {
+			return b.end()
 		}
-		// The empty line that ends it all may be missing, and nothing may follow it.
-		if _, err := b.src.ReadByte(); err == nil {
+		if b.trailer == nil {
 			return badChunk("The last chunk is followed by more data.")
-		} else if err != io.EOF {
-			return err
 		}
-		if b.trailer != nil {
-			if e := b.trailer.check(b.chain); e != nil {
-				return e
-			}
+		if e := b.trailer.add(line); e != nil {
+			return e
 		}
-		return io.EOF
 	}
 	return malformedTrailer("The trailer has too many lines.")
+}
+
+// end wants nothing more to follow, and judges the trailer.
+func (b *chunkedBody) end() error {
+	if _, err := b.src.ReadByte(); err == nil {
+		return badChunk("The last chunk is followed by more data.")
+	} else if err != io.EOF {
+		return err
+	}
+	if b.trailer != nil {
+		if e := b.trailer.check(b.chain); e != nil {
+			return e
+		}
+	}
+	return io.EOF
 }
 
 // line reads up to a line feed and drops the line end.
@@ -215,8 +222,6 @@ func (b *chunkedBody) line() (string, error) {
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull) || len(line) > maxLine:
 		return "", badChunk("A line of the chunked encoding is too long.")
-	case err != nil && len(line) > 0 && err == io.EOF:
-		return "", badChunk("The chunked encoding ends within a line.")
 	case err != nil:
 		return "", cut(err)
 	}
@@ -259,11 +264,6 @@ func cut(err error) error {
 		return incompleteBody("The chunked encoding ends before its last chunk.")
 	}
 	return err
-}
-
-func isIncomplete(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == "IncompleteBody"
 }
 
 func incompleteBody(message string) *Error {

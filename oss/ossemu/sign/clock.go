@@ -27,11 +27,14 @@ type stamp struct {
 // parseStamp reads a time in the form of x-oss-date and x-amz-date, or of Date.
 func parseStamp(text string) (stamp, bool) {
 	layout := http.TimeFormat
-	if strings.HasSuffix(text, "Z") {
+	switch {
+	case strings.HasSuffix(text, "Z"):
 		layout = stampFormat
+	case strings.HasSuffix(text, "00"):
+		layout = time.RFC1123Z
 	}
 	t, err := time.Parse(layout, text)
-	return stamp{text, t}, err == nil
+	return stamp{text, t.UTC()}, err == nil
 }
 
 // headerStamp finds the time of a request that is signed in its header: own is
