@@ -1,0 +1,178 @@
+package fs
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// dirHandle is one open directory.
+type dirHandle struct {
+	node *inode
+	mu   struct {
+		sync.Mutex
+		lister
+	}
+}
+
+// dirTable holds the open directories by the number that the kernel has.
+type dirTable struct {
+	mu struct {
+		sync.Mutex
+		next uint64
+		open map[uint64]*dirHandle
+	}
+}
+
+func (t *dirTable) add(h *dirHandle) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.open == nil {
+		t.mu.open = make(map[uint64]*dirHandle)
+	}
+	t.mu.next++
+	t.mu.open[t.mu.next] = h
+	return t.mu.next
+}
+
+func (t *dirTable) get(fh uint64) *dirHandle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.open[fh]
+}
+
+func (t *dirTable) remove(fh uint64) *dirHandle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.mu.open[fh]
+	delete(t.mu.open, fh)
+	return h
+}
+
+// OpenDir implements [fuse.RawFileSystem]. The kernel may keep the listing it has
+// as long as the tree stands by it; else it drops it now and reads again.
+func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opOpendir, start, status) }()
+	n := f.nodes.get(in.NodeId)
+	switch {
+	case n == nil:
+		return fuse.Status(estale)
+	case n.kind != manifest.Directory:
+		return fuse.ENOTDIR
+	}
+	h := &dirHandle{node: n}
+	list, known := n.tree.enter(start)
+	h.mu.lister = lister{tree: f.tree, dir: n.tree, list: list}
+	n.tree.opened()
+	f.counters.openDirs.Add(1)
+	out.Fh = f.dirs.add(h)
+	out.OpenFlags = fuse.FOPEN_CACHE_DIR
+	if known {
+		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
+	}
+	return fuse.OK
+}
+
+// ReleaseDir implements [fuse.RawFileSystem].
+func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
+	start := time.Now()
+	if h := f.dirs.remove(in.Fh); h != nil {
+		h.mu.Lock()
+		h.node.tree.leave(h.mu.list)
+		h.mu.Unlock()
+		h.node.tree.closed()
+		f.counters.openDirs.Add(-1)
+	}
+	f.metrics.done(opReleasedir, start, fuse.OK)
+}
+
+// ReadDir implements [fuse.RawFileSystem].
+func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	start := time.Now()
+	status := f.readDir(cancel, in, func(_ *dirHandle, d fuse.DirEntry, _ *manifest.Entry) bool {
+		return out.AddDirEntry(d)
+	})
+	f.metrics.done(opReaddir, start, status)
+	return status
+}
+
+// ReadDirPlus implements [fuse.RawFileSystem]: entries with their attributes,
+// each of which is a reference that the kernel will forget one day.
+func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	start := time.Now()
+	status := f.readDir(cancel, in, func(h *dirHandle, d fuse.DirEntry, e *manifest.Entry) bool {
+		entry := out.AddDirLookupEntry(d)
+		if entry != nil && e != nil {
+			f.know(h.node, e, h.mu.valid, entry)
+		}
+		return entry != nil
+	})
+	f.metrics.done(opReaddirplus, start, status)
+	return status
+}
+
+// readDir gives entries to add, beginning at the offset in the request, until it
+// takes no more. The entry is nil for "." and "..".
+func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(h *dirHandle, d fuse.DirEntry, e *manifest.Entry) bool) fuse.Status {
+	h := f.dirs.get(in.Fh)
+	if h == nil {
+		return fuse.EBADF
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.seek(in.Offset, time.Now())
+	for first := true; ; first = false {
+		d, e, err := f.peek(ctx, h)
+		switch {
+		case err != nil && first:
+			return f.fail("readdir", h.node, nameErrno(err), err)
+		case err != nil, d.Name == "":
+			// What was read before the error is given out; the next call meets it again.
+			f.watch(h)
+			return fuse.OK
+		case !add(h, d, e):
+			f.watch(h)
+			return fuse.OK
+		}
+		h.mu.next()
+	}
+}
+
+// peek returns the next entry, with an empty name at the end of the directory.
+// The caller holds h.mu.
+func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *manifest.Entry, error) {
+	d := fuse.DirEntry{Mode: fuse.S_IFDIR}
+	switch h.mu.position {
+	case 0:
+		d.Name, d.Ino = ".", h.node.id
+	case 1:
+		d.Name, d.Ino = "..", max(h.node.parent, rootID)
+	default:
+		if err := h.mu.fill(ctx); err != nil || len(h.mu.pending) == 0 {
+			return fuse.DirEntry{}, nil, err
+		}
+		e := &h.mu.pending[0]
+		d = fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: inodeNumber(e.Kind, h.node.tree.path, e.Name, &e.Object)}
+		d.Off = packOffset(h.mu.list.number, h.mu.position+1)
+		return d, e, nil
+	}
+	d.Off = packOffset(h.mu.list.number, h.mu.position+1)
+	return d, nil, nil
+}
+
+// watch makes the kernel drop its cached listing when it expires, should the
+// directory still be open. The caller holds h.mu.
+func (f *filesystem) watch(h *dirHandle) {
+	id := h.node.id
+	h.node.tree.at(h.mu.list.expiry(), func() {
+		if !f.notify.listing(id) {
+			f.counters.dropped.Add(1)
+		}
+	})
+}

@@ -1,0 +1,64 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	iofs "io/fs"
+	"syscall"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// errnoTable says what an error becomes for the program that caused it: in the
+// column name when a name was asked for, in the column version when the bytes of
+// a version that the program holds were. The first row that matches counts. What
+// matches none is EIO.
+//
+// ESTALE for a version that is gone makes open(2) look the name up again, inside
+// the kernel. ETIMEDOUT rather than EIO tells a store out of reach from content
+// that is damaged: the former may pass.
+var errnoTable = []struct {
+	err           error
+	name, version syscall.Errno
+}{
+	{context.Canceled, syscall.EINTR, syscall.EINTR},
+	{oss.ErrChanged, syscall.ESTALE, syscall.ESTALE},
+	{oss.ErrNotFound, syscall.ENOENT, syscall.ESTALE},
+	{iofs.ErrNotExist, syscall.ENOENT, syscall.ESTALE},
+	{oss.ErrAccessDenied, syscall.EACCES, syscall.EACCES},
+	{oss.ErrCorrupted, syscall.EIO, syscall.EIO},
+	{oss.ErrUnavailable, syscall.ETIMEDOUT, syscall.ETIMEDOUT},
+	{context.DeadlineExceeded, syscall.ETIMEDOUT, syscall.ETIMEDOUT},
+	{oss.ErrNoBucket, syscall.EIO, syscall.EIO},
+	{oss.ErrInvalid, syscall.EIO, syscall.EIO},
+}
+
+// nameErrno returns the errno for an error met while looking for a name.
+func nameErrno(err error) syscall.Errno {
+	for _, row := range errnoTable {
+		if errors.Is(err, row.err) {
+			return row.name
+		}
+	}
+	return syscall.EIO
+}
+
+// versionErrno returns the errno for an error met while reading a version.
+func versionErrno(err error) syscall.Errno {
+	for _, row := range errnoTable {
+		if errors.Is(err, row.err) {
+			return row.version
+		}
+	}
+	return syscall.EIO
+}
+
+// ours reports whether errno says that something is wrong with us or the store,
+// which belongs in the log, rather than with the name or the caller.
+func ours(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.EINTR, syscall.ENOENT, syscall.ESTALE:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,76 @@
+package fs
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/time/rate"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// filesystem answers the kernel's requests. What it does not define, the
+// embedded default answers with ENOSYS, which the kernel takes once as "never
+// ask again": fsync, locks, access, statx and lseek are then its own business.
+//
+// Lock order: dirHandle.mu, directory.mu, listing.mu; fileState.mu; a shard of
+// nodeTable. None is held over a request to the store but dirHandle.mu, which
+// belongs to one open directory.
+type filesystem struct {
+	fuse.RawFileSystem
+
+	cfg   Config
+	tree  manifest.Tree
+	cache *cache.Cache
+	log   *slog.Logger
+
+	nodes   *nodeTable
+	dirs    dirTable
+	idle    idleHandles
+	notify  notifier
+	mounted time.Time
+
+	noOpen      bool
+	passthrough backing
+
+	counters counters
+	metrics  *metrics
+	// logs bounds how many failures are logged.
+	logs    *rate.Limiter
+	stopped atomic.Bool
+}
+
+var _ fuse.RawFileSystem = (*filesystem)(nil)
+
+// String implements [fuse.RawFileSystem].
+func (f *filesystem) String() string { return fsType }
+
+// Init implements [fuse.RawFileSystem]: the kernel has accepted the mount and
+// sends nothing else before this returns.
+func (f *filesystem) Init(server *fuse.Server) {
+	f.notify.start(server)
+	f.passthrough.probe(server, f.cfg, f.noOpen, f.cache.Stats().SSD.Dir)
+}
+
+// fail logs an error that is ours or the store's and returns its status.
+func (f *filesystem) fail(doing string, n *inode, errno syscall.Errno, err error) fuse.Status {
+	if ours(errno) {
+		f.counters.errors.Add(1)
+		if f.logs.Allow() {
+			f.log.Warn("request failed", "doing", doing, "path", n.path(), "key", n.object.Key, "etag", n.object.ETag,
+				"errno", errno.Error(), "err", err)
+		}
+	}
+	return fuse.Status(errno)
+}
+
+// panicked answers a request whose handling panicked.
+func (f *filesystem) panicked(v any, stack []byte) fuse.Status {
+	f.counters.errors.Add(1)
+	f.log.Error("panic while answering a request", "panic", v, "stack", string(stack))
+	return fuse.EIO
+}

@@ -1,0 +1,128 @@
+package fs
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+const rootID = 1
+
+// inode is what the kernel knows by a node id: one version of an object, or a
+// directory. All of it but the state behind the pointers is fixed.
+type inode struct {
+	// id is both the node id of the protocol and the inode number that programs
+	// see. It is made of the identity, so it is the same after a FORGET, a remount
+	// and on another machine.
+	id   uint64
+	kind manifest.Kind
+	// object is the version, or for a directory whatever its entry had.
+	object oss.Object
+	// parent, dir and name say where the inode was met first.
+	parent uint64
+	dir    string
+	name   string
+
+	// lookups counts the references that the kernel holds; guarded by the shard of
+	// the node table.
+	lookups uint64
+
+	// stale says that the version was read and is not there any more.
+	stale atomic.Bool
+	// state is made when a file is opened first, path and listings only for
+	// directories.
+	state atomic.Pointer[fileState]
+	tree  *directory
+}
+
+// newInode returns an inode for entry e of the directory parent, not yet known
+// to the kernel.
+func newInode(parent *inode, e *manifest.Entry) *inode {
+	n := &inode{kind: e.Kind, object: e.Object, parent: parent.id, dir: parent.tree.path, name: e.Name}
+	if e.Kind == manifest.Directory {
+		n.tree = &directory{path: join(n.dir, n.name)}
+	}
+	n.id = inodeNumber(e.Kind, n.dir, n.name, &e.Object)
+	return n
+}
+
+// newRoot returns the inode of the mount's root, which the kernel never forgets.
+func newRoot() *inode {
+	return &inode{id: rootID, kind: manifest.Directory, lookups: 1, tree: &directory{}}
+}
+
+// same reports whether n and other have one identity.
+func (n *inode) same(other *inode) bool {
+	if n.kind != other.kind {
+		return false
+	}
+	if n.kind == manifest.Directory {
+		return n.tree.path == other.tree.path
+	}
+	return n.object == other.object
+}
+
+// path returns the name of n relative to the root, for people.
+func (n *inode) path() string {
+	if n.id == rootID {
+		return "/"
+	}
+	return "/" + join(n.dir, n.name)
+}
+
+// file returns the open state of n.
+func (n *inode) file() *fileState {
+	if st := n.state.Load(); st != nil {
+		return st
+	}
+	n.state.CompareAndSwap(nil, &fileState{})
+	return n.state.Load()
+}
+
+// entry returns n as the manifest knows it, without a cursor.
+func (n *inode) entry() manifest.Entry {
+	return manifest.Entry{Name: n.name, Kind: n.kind, Object: n.object}
+}
+
+// inodeNumber hashes an identity: the path of a directory, the version of
+// anything else. The top bit stays clear because some programs keep inode
+// numbers in signed integers.
+func inodeNumber(kind manifest.Kind, dir, name string, o *oss.Object) uint64 {
+	h := uint64(kind) + 1
+	if kind == manifest.Directory {
+		h = mix(h, xxhash.Sum64String(dir))
+		h = mix(h, xxhash.Sum64String(name))
+	} else {
+		h = mix(h, xxhash.Sum64String(o.Key))
+		h = mix(h, xxhash.Sum64String(o.ETag))
+		h = mix(h, uint64(o.Size))
+		h = mix(h, uint64(o.ModTime.Unix()))
+	}
+	return usable(h &^ (1 << 63))
+}
+
+// mix folds v into h.
+func mix(h, v uint64) uint64 {
+	hi, lo := bits.Mul64(h^v^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+	return hi ^ lo ^ bits.RotateLeft64(v, 29)
+}
+
+// usable returns id, or a larger one where the protocol gives id a meaning.
+func usable(id uint64) uint64 {
+	if id <= rootID {
+		return id + rootID + 1
+	}
+	return id
+}
+
+// join appends name to the path of a directory.
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}

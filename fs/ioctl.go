@@ -1,0 +1,28 @@
+package fs
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// Ioctl implements [fuse.RawFileSystem]. What is asked of a directory goes to
+// [Control]; nothing is ever forwarded to a file of the cache, where it could do
+// to the disk what was meant for a file.
+func (f *filesystem) Ioctl(cancel <-chan struct{}, in *fuse.IoctlIn, input []byte, out *fuse.IoctlOut, output []byte) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opIoctl, start, status) }()
+	n := f.nodes.get(in.NodeId)
+	if n == nil || n.kind != manifest.Directory || f.cfg.Control == nil {
+		return fuse.Status(syscall.ENOTTY)
+	}
+	// Whoever talks to a daemon expects to be interrupted, at any signal.
+	ctx := &fuse.Context{Caller: in.Caller, Cancel: cancel}
+	caller := Caller{UID: in.Uid, GID: in.Gid, PID: processOf(in.Pid)}
+	result, errno := f.cfg.Control.ServeControl(ctx, caller, in.Cmd, input, output)
+	out.Result = result
+	return fuse.Status(errno)
+}

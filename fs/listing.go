@@ -1,0 +1,302 @@
+package fs
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// pageEntries is how many entries are asked of the tree at once.
+const pageEntries = 1024
+
+// An offset in a directory is the number of a listing and a position in it: 0 is
+// the start, 1 is after ".", 2 after "..", and 2+i after the i-th entry. The
+// kernel keeps offsets beside its cached entries and hands them to any open
+// directory, so they must mean the same to all of them.
+const (
+	positionBits = 40
+	dotEntries   = 2
+	lastNumber   = 1<<(63-positionBits) - 1
+)
+
+func packOffset(number uint64, position int) uint64 {
+	if position == 0 {
+		return 0
+	}
+	return number<<positionBits | uint64(position)
+}
+
+func unpackOffset(off uint64) (number uint64, position int) {
+	return off >> positionBits, int(off & (1<<positionBits - 1))
+}
+
+// listing numbers the entries of a directory as they were seen from its start,
+// so that a position can be found again while names come and go.
+type listing struct {
+	number uint64
+	// open counts the open directories that use the listing; guarded by
+	// directory.mu.
+	open int
+	mu   struct {
+		sync.Mutex
+		// cursors[i] continues after the i-th entry.
+		cursors []string
+		// expires is when the tree may say something else; zero means never, or
+		// that nothing has been read yet.
+		expires time.Time
+	}
+}
+
+// expired reports whether the listing may not be shown to a new reader.
+func (l *listing) expired(now time.Time) bool {
+	t := l.expiry()
+	return !t.IsZero() && !now.Before(t)
+}
+
+// record notes the entries that follow position in the tree's answer. It reports
+// whether they continue what was seen before; if not, the directory has changed
+// and the numbers would lie.
+func (l *listing) record(position int, entries []manifest.Entry, valid manifest.Validity) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := position - dotEntries
+	for i, e := range entries {
+		switch at := first + i; {
+		case at == len(l.mu.cursors):
+			l.mu.cursors = append(l.mu.cursors, e.Cursor)
+		case at > len(l.mu.cursors) || l.mu.cursors[at] != e.Cursor:
+			return false
+		}
+	}
+	if t := time.Time(valid); !t.IsZero() && (l.mu.expires.IsZero() || t.Before(l.mu.expires)) {
+		l.mu.expires = t
+	}
+	return true
+}
+
+// expiry returns until when the listing may be shown, zero for ever.
+func (l *listing) expiry() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.expires
+}
+
+// cursor returns the cursor that continues at position, if it is known, and else
+// the last known position before it.
+func (l *listing) cursor(position int) (cursor string, at int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(position-dotEntries, len(l.mu.cursors))
+	if n <= 0 {
+		return "", dotEntries
+	}
+	return l.mu.cursors[n-1], n + dotEntries
+}
+
+// upTo returns a copy of the cursors before position.
+func (l *listing) upTo(position int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.mu.cursors[:min(position-dotEntries, len(l.mu.cursors))])
+}
+
+// directory is the part of an inode that only directories have.
+type directory struct {
+	path string
+	mu   struct {
+		sync.Mutex
+		number  uint64
+		current *listing
+		// others are listings that an open directory still uses.
+		others map[uint64]*listing
+		// changed says that what the kernel has cached is a mixture.
+		changed bool
+		open    int
+		timer   *time.Timer
+	}
+}
+
+// enter returns the listing for a reader at the start of the directory, and
+// whether what the kernel has cached belongs to it.
+func (d *directory) enter(now time.Time) (l *listing, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known = !d.mu.changed
+	d.mu.changed = false
+	if d.mu.current == nil || d.mu.current.expired(now) {
+		d.replaceLocked(d.nextLocked(nil))
+		known = false
+	}
+	d.mu.current.open++
+	return d.mu.current, known
+}
+
+// leave says that one reader of l has gone. The cursors of a listing that nobody
+// reads are dropped; they can be read again.
+func (d *directory) leave(l *listing) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.open--
+	if l.open > 0 {
+		return
+	}
+	if l != d.mu.current {
+		delete(d.mu.others, l.number)
+		return
+	}
+	l.mu.Lock()
+	l.mu.cursors = nil
+	l.mu.Unlock()
+}
+
+// fork returns a new listing that agrees with l before position, for the reader
+// that met a change there. It is what new readers get, and the caller's already.
+func (d *directory) fork(l *listing, position int) *listing {
+	cursors := l.upTo(position)
+	d.mu.Lock()
+	fork := d.nextLocked(cursors)
+	fork.open++
+	d.replaceLocked(fork)
+	d.mu.changed = true
+	d.mu.Unlock()
+	d.leave(l)
+	return fork
+}
+
+// find returns the listing with a number, for a reader that comes with an offset
+// of another's.
+func (d *directory) find(number uint64) (*listing, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, ok := d.mu.others[number]
+	if d.mu.current != nil && d.mu.current.number == number {
+		l, ok = d.mu.current, true
+	}
+	if ok {
+		l.open++
+	}
+	return l, ok
+}
+
+func (d *directory) nextLocked(cursors []string) *listing {
+	d.mu.number = d.mu.number%lastNumber + 1
+	l := &listing{number: d.mu.number}
+	l.mu.cursors = cursors
+	return l
+}
+
+func (d *directory) replaceLocked(l *listing) {
+	if old := d.mu.current; old != nil && old.open > 0 {
+		if d.mu.others == nil {
+			d.mu.others = make(map[uint64]*listing)
+		}
+		d.mu.others[old.number] = old
+	}
+	d.mu.current = l
+}
+
+// opened counts one more open directory.
+func (d *directory) opened() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.open++
+}
+
+// closed counts one less, and stops the timer with the last.
+func (d *directory) closed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.open--
+	if d.mu.open == 0 && d.mu.timer != nil {
+		d.mu.timer.Stop()
+		d.mu.timer = nil
+	}
+}
+
+// at makes do run when the listing that readers see expires, if a directory is
+// open then: the kernel would serve rewinddir(3) from its cache for ever.
+func (d *directory) at(expires time.Time, do func()) {
+	if expires.IsZero() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.timer != nil || d.mu.open == 0 {
+		return
+	}
+	d.mu.timer = time.AfterFunc(time.Until(expires), func() {
+		d.mu.Lock()
+		d.mu.timer = nil
+		d.mu.Unlock()
+		do()
+	})
+}
+
+// lister reads a directory entry by entry. It is used under dirHandle.mu.
+type lister struct {
+	tree manifest.Tree
+	dir  *directory
+	list *listing
+	// position is that of the next entry; pending are the entries from there.
+	position int
+	pending  []manifest.Entry
+	valid    manifest.Validity
+	end      bool
+}
+
+// seek moves to an offset that the kernel has from us.
+func (r *lister) seek(off uint64, now time.Time) {
+	number, position := unpackOffset(off)
+	if position == r.position && (position == 0 || number == r.list.number) && !(position == 0 && r.list.expired(now)) {
+		return
+	}
+	r.position, r.pending, r.end = position, nil, false
+	switch {
+	case position == 0:
+		l, _ := r.dir.enter(now)
+		r.swap(l)
+	case number != r.list.number:
+		// Not finding it means that its readers have gone. What the kernel kept of it
+		// was still valid then, so the same positions mean the same entries.
+		if l, ok := r.dir.find(number); ok {
+			r.swap(l)
+		}
+	}
+}
+
+func (r *lister) swap(l *listing) {
+	r.dir.leave(r.list)
+	r.list = l
+}
+
+// fill reads on if no entry is pending. There is none afterwards at the end.
+func (r *lister) fill(ctx context.Context) error {
+	for len(r.pending) == 0 && !r.end {
+		cursor, at := r.list.cursor(r.position)
+		entries, valid, err := r.tree.ReadDir(ctx, r.dir.path, cursor, pageEntries)
+		if err != nil {
+			return err
+		}
+		if !r.list.record(at, entries, valid) {
+			r.list = r.dir.fork(r.list, at)
+			r.list.record(at, entries, valid)
+		}
+		r.valid = valid
+		r.end = len(entries) == 0
+		if skip := r.position - at; skip < len(entries) {
+			r.pending = entries[max(skip, 0):]
+		}
+	}
+	return nil
+}
+
+// next takes the pending entry.
+func (r *lister) next() {
+	if r.position >= dotEntries {
+		r.pending = r.pending[1:]
+	}
+	r.position++
+}

@@ -1,0 +1,96 @@
+package fs
+
+import (
+	"errors"
+	iofs "io/fs"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+const (
+	estale  = syscall.ESTALE
+	nameMax = 255
+)
+
+// forgetter is a [manifest.Tree] that can be told that a name it remembers does
+// not mean what it said.
+type forgetter interface {
+	Forget(dir, name string)
+}
+
+// Lookup implements [fuse.RawFileSystem].
+func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opLookup, start, status) }()
+	dir := f.nodes.get(in.NodeId)
+	switch {
+	case dir == nil:
+		return fuse.Status(estale)
+	case dir.kind != manifest.Directory:
+		return fuse.ENOTDIR
+	case len(name) > nameMax:
+		return fuse.Status(syscall.ENAMETOOLONG)
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	e, valid, err := f.tree.Lookup(ctx, dir.tree.path, name)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return negative(out, valid)
+	}
+	if err != nil {
+		return f.fail("lookup "+name, dir, nameErrno(err), err)
+	}
+	f.know(dir, &e, valid, out)
+	return fuse.OK
+}
+
+// negative tells the kernel how long it may believe that there is no such name.
+func negative(out *fuse.EntryOut, valid manifest.Validity) fuse.Status {
+	ttl := lifetime(valid)
+	if ttl == 0 {
+		return fuse.ENOENT
+	}
+	*out = fuse.EntryOut{}
+	out.SetEntryTimeout(ttl)
+	return fuse.OK
+}
+
+// know gives the kernel a reference to the inode of e.
+func (f *filesystem) know(dir *inode, e *manifest.Entry, valid manifest.Validity, out *fuse.EntryOut) {
+	n := f.nodes.acquire(newInode(dir, e))
+	// The tree stands by this version again, or knows no better.
+	n.stale.Store(false)
+	out.NodeId = n.id
+	f.attr(n, &out.Attr)
+	out.SetEntryTimeout(lifetime(valid))
+	out.SetAttrTimeout(forever)
+}
+
+// Forget implements [fuse.RawFileSystem].
+func (f *filesystem) Forget(id, references uint64) {
+	if n := f.nodes.forget(id, references); n != nil {
+		f.idle.drop(n)
+	}
+}
+
+// replaced notes that the version behind n is not in the store any more: the
+// tree and the kernel forget the name, so that the next open meets the new one.
+// The kernel is told from another goroutine, because it may hold the directory
+// for a lookup that waits for us.
+func (f *filesystem) replaced(n *inode) {
+	if n.stale.Swap(true) {
+		return
+	}
+	f.counters.stale.Add(1)
+	f.log.Info("object was replaced or deleted while it was open", "path", n.path(), "key", n.object.Key, "etag", n.object.ETag)
+	if t, ok := f.tree.(forgetter); ok {
+		t.Forget(n.dir, n.name)
+	}
+	if !f.notify.entry(n.parent, n.name) {
+		f.counters.dropped.Add(1)
+	}
+}

@@ -1,0 +1,257 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// totaler is a [manifest.Tree] that knows what it holds as a whole.
+type totaler interface {
+	Totals() (files, bytes int64)
+}
+
+// Mounted is a mounted file system.
+type Mounted struct {
+	cfg    Config
+	fs     *filesystem
+	server *fuse.Server
+	log    *slog.Logger
+	noOpen Feature
+
+	readAhead       int
+	readAheadReason string
+
+	// done is closed when the kernel has let go of the mount and everything that
+	// ran for it has ended.
+	done chan struct{}
+	mu   struct {
+		sync.Mutex // serialises unmounting
+	}
+}
+
+// Mount mounts tree at cfg.Mountpoint, read-only, and serves it until it is
+// unmounted, by [Mounted.Unmount] or from outside. The bytes of files come from c.
+// Root mounts by itself, others through fusermount3. An error names what is wrong
+// and the remedy, in one line, and leaves nothing mounted.
+func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Registerer, log *slog.Logger) (*Mounted, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("mount: %w", err)
+	}
+	if err := check(cfg); err != nil {
+		return nil, err
+	}
+	noOpen := chooseNoOpen(cfg, tree)
+	f, err := newFilesystem(cfg, noOpen.On, tree, c, reg, log)
+	if err != nil {
+		return nil, err
+	}
+	m := &Mounted{cfg: cfg, fs: f, log: log, noOpen: noOpen, done: make(chan struct{})}
+	if err := m.start(reg); err != nil {
+		f.metrics.unregister(reg)
+		return nil, err
+	}
+	return m, nil
+}
+
+func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, reg prometheus.Registerer, log *slog.Logger) (*filesystem, error) {
+	f := &filesystem{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		cfg:           cfg,
+		tree:          tree,
+		cache:         c,
+		log:           log,
+		nodes:         newNodeTable(newRoot()),
+		notify:        newNotifier(),
+		mounted:       time.Now(),
+		noOpen:        noOpen,
+		logs:          rate.NewLimiter(10, 50),
+	}
+	f.idle.unpin = f.unpin
+	var err error
+	f.metrics, err = newMetrics(reg, &f.counters, func() float64 { return float64(f.nodes.count.Load()) })
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return f, nil
+}
+
+// start mounts and serves.
+func (m *Mounted) start(reg prometheus.Registerer) error {
+	path, direct := m.cfg.Mountpoint, os.Geteuid() == 0
+	opts := mountOptions(m.cfg, direct)
+	opts.Logger = slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)
+	opts.PanicHandler = func(v any) fuse.Status { return m.fs.panicked(v, debug.Stack()) }
+	var err error
+	m.server, err = fuse.NewServer(m.fs, path, opts)
+	if err != nil {
+		if _, statErr := os.Stat(path); errors.Is(statErr, syscall.ENOTCONN) {
+			_ = detach(path, direct) // the mount was made, but not understood
+		}
+		return mountError(path, direct, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var helpers sync.WaitGroup
+	helpers.Go(func() { m.fs.notify.run(ctx) })
+	if m.noOpen.On {
+		helpers.Go(func() { m.fs.idle.run(ctx) })
+	}
+	go func() {
+		defer close(m.done)
+		m.server.Serve()
+		cancel()
+		helpers.Wait()
+		m.fs.closeAll()
+		m.fs.metrics.unregister(reg)
+	}()
+	err = m.server.WaitMount()
+	if err != nil {
+		err = fmt.Errorf("mount %s: the kernel does not answer: %w", path, err)
+	} else if m.cfg.Passthrough == On && !m.fs.passthrough.on {
+		err = fmt.Errorf("mount %s: passthrough was asked for and cannot be had: %s", path, m.fs.passthrough.reason)
+	}
+	if err != nil {
+		_ = detach(path, direct)
+		<-m.done
+		return err
+	}
+	m.readAhead, m.readAheadReason = raiseReadAhead(path, m.cfg.ReadAheadKiB)
+	m.log.Info("mounted", "mountpoint", path, "source", m.cfg.Source, "immutable", m.cfg.Immutable,
+		"no_open", m.noOpen.On, "no_open_reason", m.noOpen.Reason,
+		"passthrough", m.fs.passthrough.on, "passthrough_reason", m.fs.passthrough.reason,
+		"readahead_kib", m.readAhead)
+	return nil
+}
+
+// chooseNoOpen decides whether the mount works without OPEN.
+func chooseNoOpen(cfg Config, tree manifest.Tree) Feature {
+	switch {
+	case cfg.NoOpen == On:
+		return Feature{On: true, Reason: "on by configuration"}
+	case cfg.NoOpen == Off:
+		return Feature{Reason: "off by configuration"}
+	case !cfg.Immutable:
+		return Feature{Reason: "the mount is not immutable"}
+	case cfg.Passthrough == On:
+		return Feature{Reason: "passthrough was asked for, which it excludes"}
+	}
+	if t, ok := tree.(totaler); ok {
+		if files, bytes := t.Totals(); files > 0 && bytes/files >= noOpenMean {
+			return Feature{Reason: fmt.Sprintf("files have %d bytes on average; large files are better passed through", bytes/files)}
+		}
+	}
+	return Feature{On: true, Reason: "the mount is immutable"}
+}
+
+// noOpenMean is the mean size of files from which passthrough serves them better
+// than the saved OPEN does.
+const noOpenMean = 8 << 20
+
+// closeAll unpins what was open when the connection to the kernel ended.
+func (f *filesystem) closeAll() {
+	for _, n := range f.nodes.all() {
+		st := n.state.Load()
+		if st == nil {
+			continue
+		}
+		st.mu.Lock()
+		st.mu.opens = 0
+		st.mu.Unlock()
+		f.unpin(n)
+	}
+}
+
+// ErrBusy means that files or directories of the mount are in use.
+var ErrBusy = errors.New("the mount is in use")
+
+// Unmount takes the mount away and returns when the kernel has let go of it. It
+// fails with [ErrBusy] while something uses the mount, and leaves it as it is.
+func (m *Mounted) Unmount() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone() {
+		return nil
+	}
+	err := m.server.Unmount()
+	switch {
+	case err == nil:
+		<-m.done
+		return nil
+	case m.gone():
+		return nil
+	case errors.Is(err, syscall.EBUSY) || strings.Contains(err.Error(), "busy"):
+		return fmt.Errorf("unmount %s: %w: close what uses it (fuser -vm %s lists it)", m.cfg.Mountpoint, ErrBusy, m.cfg.Mountpoint)
+	}
+	return fmt.Errorf("unmount %s: %w", m.cfg.Mountpoint, err)
+}
+
+// Detach takes the name of the mount away at once. What is open goes on working
+// until it is closed; [Mounted.Wait] returns then.
+func (m *Mounted) Detach() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone() {
+		return nil
+	}
+	if err := detach(m.cfg.Mountpoint, os.Geteuid() == 0); err != nil {
+		return fmt.Errorf("detach %s: %w", m.cfg.Mountpoint, err)
+	}
+	return nil
+}
+
+// Wait returns when the mount is gone, whoever unmounted it.
+func (m *Mounted) Wait() { <-m.done }
+
+func (m *Mounted) gone() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Status returns the present state.
+func (m *Mounted) Status() Status {
+	c, kernel := &m.fs.counters, m.server.KernelSettings()
+	mode := "ordinary"
+	if m.cfg.Immutable {
+		mode = "immutable"
+	}
+	return Status{
+		Mountpoint:      m.cfg.Mountpoint,
+		Source:          m.cfg.Source,
+		Mode:            mode,
+		NoOpen:          m.noOpen,
+		Passthrough:     Feature{On: m.fs.passthrough.on, Reason: m.fs.passthrough.reason},
+		PassthroughMin:  m.cfg.PassthroughMin,
+		Kernel:          fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor),
+		ReadAheadKiB:    m.readAhead,
+		ReadAheadReason: m.readAheadReason,
+		MaxRead:         maxRead,
+		OpenFiles:       c.openFiles.Load(),
+		OpenDirs:        c.openDirs.Load(),
+		Inodes:          m.fs.nodes.count.Load(),
+		Opens:           Opens{Cached: c.cached.Load(), Passthrough: c.passthrough.Load()},
+		Reads:           c.reads.Load(),
+		ReadBytes:       c.readBytes.Load(),
+		Stale:           c.stale.Load(),
+		Errors:          c.errors.Load(),
+		Problems:        m.fs.tree.Problems(),
+	}
+}

@@ -1,0 +1,156 @@
+package fs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// fsType is the subtype of the mount: the kernel shows fuse.pailfs.
+const fsType = "pailfs"
+
+// ErrStaleMount means that a mount whose daemon is gone covers the mount point.
+var ErrStaleMount = errors.New("the mount of a daemon that is gone is in the way")
+
+// check says why nothing can be mounted at cfg.Mountpoint, with the remedy.
+func check(cfg Config) error {
+	path := cfg.Mountpoint
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNABORTED):
+		return fmt.Errorf("mount point %s: %w: run umount -l %s", path, ErrStaleMount, path)
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("mount point %s does not exist: create the directory", path)
+	case err != nil:
+		return fmt.Errorf("mount point %s cannot be used: %w", path, err)
+	case !info.IsDir():
+		return fmt.Errorf("mount point %s is not a directory: give a directory", path)
+	}
+	if mounted, err := isOurs(path); err != nil {
+		return err
+	} else if mounted {
+		return fmt.Errorf("mount point %s is busy: pailfs is mounted there already; unmount it first", path)
+	}
+	if err := empty(path); err != nil && !cfg.AllowNonEmpty {
+		return err
+	}
+	return checkDevice()
+}
+
+// isOurs reports whether a FUSE file system is mounted at path.
+func isOurs(path string) (bool, error) {
+	var here, above unix.Stat_t
+	if err := unix.Stat(path, &here); err != nil {
+		return false, fmt.Errorf("stat mount point %s: %w", path, err)
+	}
+	if err := unix.Stat(path+"/..", &above); err != nil {
+		return false, fmt.Errorf("stat above mount point %s: %w", path, err)
+	}
+	if here.Dev == above.Dev {
+		return false, nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return false, fmt.Errorf("statfs mount point %s: %w", path, err)
+	}
+	return st.Type == unix.FUSE_SUPER_MAGIC, nil
+}
+
+// empty says that the directory has entries, if it has.
+func empty(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open mount point %s: %w", path, err)
+	}
+	defer func() { _ = d.Close() }() // only read
+	switch _, err := d.Readdirnames(1); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read mount point %s: %w", path, err)
+	}
+	return fmt.Errorf("mount point %s is not empty: mounting would hide what is in it; choose an empty directory", path)
+}
+
+// checkDevice says why /dev/fuse cannot be used.
+func checkDevice() error {
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	switch {
+	case err == nil:
+		return unix.Close(fd)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
+		return errors.New("/dev/fuse is not there: load the kernel module (modprobe fuse), or give the container the device /dev/fuse")
+	}
+	return fmt.Errorf("/dev/fuse cannot be opened: %w: give the daemon, or its container, the device", err)
+}
+
+// mountError says in one line why mounting failed and what helps.
+func mountError(path string, direct bool, err error) error {
+	switch {
+	case direct && errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("mount %s: not permitted: the daemon lacks CAP_SYS_ADMIN; give its container that capability (privileged) or run it on the host", path)
+	case direct && errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("mount %s: the mount point is busy: unmount what is there or choose another directory", path)
+	case direct && errors.Is(err, syscall.ENODEV):
+		return fmt.Errorf("mount %s: the kernel has no FUSE: load its module (modprobe fuse)", path)
+	case !direct:
+		if _, lookErr := exec.LookPath("fusermount3"); lookErr != nil {
+			return fmt.Errorf("mount %s: only root may mount without fusermount3: install the package fuse3 or run as root", path)
+		}
+		return fmt.Errorf("mount %s: fusermount3 refused, its own message stands above: %w", path, err)
+	}
+	return fmt.Errorf("mount %s: %w", path, err)
+}
+
+// detach unmounts path lazily.
+func detach(path string, direct bool) error {
+	if direct {
+		return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	}
+	out, err := exec.Command("fusermount3", "-u", "-z", "--", path).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("fusermount3: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// The queue of the kernel. Readahead and close are background requests: 128 of
+// them keep four sequential readers with 16 MiB of readahead each busy and leave
+// room to release files; more would only be memory in flight.
+const (
+	maxRead       = 1 << 20
+	maxBackground = 128
+)
+
+// mountOptions are what the library gets to know of cfg.
+func mountOptions(cfg Config, direct bool) *fuse.MountOptions {
+	o := &fuse.MountOptions{
+		FsName:        cfg.Source,
+		Name:          fsType,
+		AllowOther:    cfg.AllowOther,
+		Options:       []string{"default_permissions"},
+		MaxWrite:      maxRead,
+		MaxBackground: maxBackground,
+		// A reply of 1 MiB and its header do not fit into a pipe.
+		DisableSplice: true,
+		// An inode's content never changes, so the kernel need not ask for its size
+		// before it reads from the page cache.
+		ExplicitDataCacheControl: true,
+		// The first page of a directory comes with attributes, further ones if the
+		// reader asked for some.
+		ExtraCapabilities: fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO,
+		DirectMountStrict: direct,
+		DirectMountFlags:  unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV,
+	}
+	if !direct {
+		o.Options = append(o.Options, "ro")
+	}
+	return o
+}

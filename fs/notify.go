@@ -1,0 +1,63 @@
+package fs
+
+import (
+	"context"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// notesMost bounds the notifications that wait. One that is dropped costs the
+// time until the kernel's own answer expires, nothing else.
+const notesMost = 1024
+
+// note is something that the kernel should forget: a name in a directory or, if
+// name is empty, the cached listing of a directory.
+type note struct {
+	node uint64
+	name string
+}
+
+// notifier tells the kernel what to forget, from a goroutine of its own. The
+// kernel takes the directory's lock for it, which it also holds over a LOOKUP in
+// that directory: a handler that notified would wait for itself.
+type notifier struct {
+	server *fuse.Server
+	notes  chan note
+}
+
+func newNotifier() notifier { return notifier{notes: make(chan note, notesMost)} }
+
+func (n *notifier) start(server *fuse.Server) { n.server = server }
+
+// entry makes the kernel look name in directory dir up again. It reports whether
+// the note was taken.
+func (n *notifier) entry(dir uint64, name string) bool { return n.put(note{dir, name}) }
+
+// listing makes the kernel read directory dir again.
+func (n *notifier) listing(dir uint64) bool { return n.put(note{node: dir}) }
+
+func (n *notifier) put(v note) bool {
+	select {
+	case n.notes <- v:
+		return true
+	default:
+		return false
+	}
+}
+
+// run delivers notes until ctx ends. An error says that the kernel does not know
+// the node, or not any more, which is as good.
+func (n *notifier) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case v := <-n.notes:
+			if v.name == "" {
+				_ = n.server.InodeNotify(v.node, 0, 0)
+			} else {
+				_ = n.server.EntryNotify(v.node, v.name)
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package fs
+
+import (
+	"container/list"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// ioMode says how the open files of one inode are read. The kernel keeps such a
+// mode too and answers EIO to an open that does not fit, so there is one for all
+// of them, chosen by the first open and dropped after the last release.
+type ioMode uint8
+
+const (
+	// undecided: no file is open.
+	undecided ioMode = iota
+	// cached: READ comes to us, through the kernel's page cache.
+	cached
+	// passthrough: the kernel reads the cache's file itself.
+	passthrough
+)
+
+// fileState is what an inode has while it is open. There is one for all opens:
+// the bytes of a version do not depend on who reads them, and the cache tells
+// the streams of several readers apart by itself.
+type fileState struct {
+	mu struct {
+		sync.Mutex
+		mode  ioMode
+		opens int
+		// handle pins the version in the cache. A cached file gets it with the first
+		// READ, because what the kernel's page cache holds needs none.
+		handle *cache.Handle
+		// readers count the READs that use handle now.
+		readers int
+		// backingID is the kernel's name for the cache's file in passthrough.
+		backingID int32
+	}
+	// idle is the place in idleHandles, nil if there is none; guarded by its mutex.
+	idle *list.Element
+}
+
+const openForWriting = syscall.O_WRONLY | syscall.O_RDWR | syscall.O_TRUNC | syscall.O_APPEND | syscall.O_CREAT
+
+// Open implements [fuse.RawFileSystem]. No file handle is given out: all that is
+// open is kept by inode.
+func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opOpen, start, status) }()
+	n := f.nodes.get(in.NodeId)
+	switch {
+	case n == nil, n.stale.Load():
+		// The kernel looks the name up again and opens what it means now.
+		return fuse.Status(estale)
+	case n.kind == manifest.Directory:
+		return fuse.EISDIR
+	case in.Flags&openForWriting != 0:
+		return fuse.EROFS
+	case f.noOpen:
+		return fuse.ENOSYS
+	}
+	mode, id, err := f.open(n)
+	if err != nil {
+		return f.fail("open", n, versionErrno(err), err)
+	}
+	f.counters.openFiles.Add(1)
+	if mode == passthrough {
+		f.counters.passthrough.Add(1)
+		// No other flag goes with passthrough but this.
+		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
+		out.BackingID = id
+		return fuse.OK
+	}
+	f.counters.cached.Add(1)
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
+	return fuse.OK
+}
+
+// open counts one more open of n, which decides the mode if it is the first.
+func (f *filesystem) open(n *inode) (ioMode, int32, error) {
+	st := n.file()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.mu.mode == undecided {
+		if err := f.decide(n, st); err != nil {
+			return undecided, 0, err
+		}
+	}
+	st.mu.opens++
+	return st.mu.mode, st.mu.backingID, nil
+}
+
+// decide chooses the mode of n. The caller holds st.mu.
+func (f *filesystem) decide(n *inode, st *fileState) error {
+	if !f.passthrough.wants(n.object.Size) {
+		st.mu.mode = cached
+		return nil
+	}
+	if err := f.pin(n, st); err != nil {
+		return err
+	}
+	st.mu.mode = cached
+	if file, ok := st.mu.handle.WholeFile(); ok {
+		if id, ok := f.passthrough.register(file, f.log); ok {
+			st.mu.mode, st.mu.backingID = passthrough, id
+		}
+	}
+	return nil
+}
+
+// pin opens n in the cache if it is not. The caller holds st.mu.
+func (f *filesystem) pin(n *inode, st *fileState) error {
+	if st.mu.handle != nil {
+		return nil
+	}
+	h, err := f.cache.Open(n.object)
+	if err != nil {
+		return err
+	}
+	st.mu.handle = h
+	return nil
+}
+
+// Release implements [fuse.RawFileSystem]. The kernel has closed its side
+// before, so whatever is opened from here on may be opened in another mode.
+func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
+	start := time.Now()
+	if n := f.nodes.get(in.NodeId); n != nil {
+		f.counters.openFiles.Add(-1)
+		f.release(n)
+	}
+	f.metrics.done(opRelease, start, fuse.OK)
+}
+
+// release counts one open of n less.
+func (f *filesystem) release(n *inode) {
+	st := n.file()
+	st.mu.Lock()
+	st.mu.opens--
+	last := st.mu.opens == 0
+	id := st.mu.backingID
+	if last {
+		st.mu.backingID, st.mu.mode = 0, undecided
+	}
+	st.mu.Unlock()
+	if !last {
+		return
+	}
+	if id != 0 {
+		f.passthrough.unregister(id)
+	}
+	f.unpin(n)
+}
+
+// unpin closes n in the cache unless it is in use. A READ may still be: the
+// kernel has the answer and closes the file before we have taken note.
+func (f *filesystem) unpin(n *inode) {
+	st := n.file()
+	st.mu.Lock()
+	h := st.mu.handle
+	if st.mu.opens > 0 || st.mu.readers > 0 || h == nil {
+		st.mu.Unlock()
+		return
+	}
+	st.mu.handle = nil
+	st.mu.Unlock()
+	if err := h.Close(); err != nil {
+		f.log.Warn("closing a cached object failed", "path", n.path(), "err", err)
+	}
+}
+
+// Flush implements [fuse.RawFileSystem]. There is nothing to flush in what is
+// only read; the answer makes the kernel ask no more, for the whole mount.
+func (f *filesystem) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }

@@ -1,0 +1,114 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+var errShortRead = errors.New("the cache returned fewer bytes than the object has")
+
+// Read implements [fuse.RawFileSystem]. The answer points into the cache's
+// memory, which the kernel copies from; nothing is copied here.
+func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (result fuse.ReadResult, status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opRead, start, status) }()
+	f.counters.reads.Add(1)
+	f.metrics.readSizes.Observe(float64(in.Size))
+	n := f.nodes.get(in.NodeId)
+	if n == nil || n.kind != manifest.File {
+		return nil, fuse.Status(estale)
+	}
+	off := int64(in.Offset)
+	length := min(int64(in.Size), n.object.Size-off)
+	if length <= 0 {
+		return fuse.ReadResultData(nil), fuse.OK
+	}
+	h, err := f.startReading(n)
+	if err != nil {
+		return nil, f.fail("open", n, versionErrno(err), err)
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	view, err := h.View(ctx, off, int(length))
+	if err == nil && int64(view.Len()) != length {
+		// The kernel takes a short answer for the end of the file.
+		view.Release()
+		err = fmt.Errorf("read %d bytes at %d: %w", length, off, errShortRead)
+	}
+	if err != nil {
+		f.stopReading(n)
+		errno := versionErrno(err)
+		if errno == syscall.ESTALE {
+			f.replaced(n)
+		}
+		return nil, f.fail("read", n, errno, err)
+	}
+	f.counters.readBytes.Add(length)
+	return &reply{fs: f, node: n, view: view, size: int(length)}, fuse.OK
+}
+
+// startReading returns the handle of n for one READ; stopReading must follow.
+func (f *filesystem) startReading(n *inode) (*cache.Handle, error) {
+	st := n.file()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := f.pin(n, st); err != nil {
+		return nil, err
+	}
+	st.mu.readers++
+	return st.mu.handle, nil
+}
+
+// stopReading ends what startReading began.
+func (f *filesystem) stopReading(n *inode) {
+	st := n.file()
+	st.mu.Lock()
+	st.mu.readers--
+	unused := st.mu.readers == 0 && st.mu.opens == 0
+	st.mu.Unlock()
+	switch {
+	case !unused:
+	case f.noOpen:
+		f.idle.put(n)
+	default:
+		f.unpin(n)
+	}
+}
+
+// reply is the answer to one READ.
+type reply struct {
+	fs   *filesystem
+	node *inode
+	view *cache.View
+	size int
+}
+
+var _ fuse.ReadResult = (*reply)(nil)
+
+// Size implements [fuse.ReadResult].
+func (r *reply) Size() int { return r.size }
+
+// Slices makes the library write the answer from where it lies.
+func (r *reply) Slices() ([][]byte, fuse.Status) { return r.view.Slices(), fuse.OK }
+
+// Bytes implements [fuse.ReadResult] for a library that does not know Slices.
+func (r *reply) Bytes(buf []byte) ([]byte, fuse.Status) {
+	buf = buf[:0]
+	for _, s := range r.view.Slices() {
+		buf = append(buf, s...)
+	}
+	return buf, fuse.OK
+}
+
+// Done implements [fuse.ReadResult]: the kernel has its copy.
+func (r *reply) Done() {
+	r.view.Release()
+	r.fs.stopReading(r.node)
+}

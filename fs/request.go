@@ -1,0 +1,153 @@
+package fs
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// dyingPoll is how often a caller that was interrupted is looked at again: the
+// kernel tells of the first signal only, and that may not be the one that kills.
+const dyingPoll = 100 * time.Millisecond
+
+// request is the context of one request of the kernel. It ends when the caller
+// is being killed, and at no other signal: programs do not expect EINTR from stat
+// nor from reading a file, and a page fault that ends with it is a SIGBUS.
+//
+// The kernel says INTERRUPT for every signal. Whether one kills is read from
+// /proc, so a caller in another PID namespace, whose id we are not given, is
+// waited for.
+type request struct {
+	caller fuse.Caller
+	cancel <-chan struct{}
+	mu     struct {
+		sync.Mutex
+		done  chan struct{} // made by the first call of Done
+		stop  chan struct{} // ends the watcher; made together with done
+		ended bool
+	}
+}
+
+var _ context.Context = (*request)(nil)
+
+// newRequest returns the context of a request; end must be called.
+func newRequest(caller *fuse.Caller, cancel <-chan struct{}) *request {
+	return &request{caller: *caller, cancel: cancel}
+}
+
+// Deadline implements [context.Context].
+func (r *request) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Value implements [context.Context].
+func (r *request) Value(any) any { return nil }
+
+// Done implements [context.Context]. Only the first call costs anything, so a
+// request that is answered at once pays nothing for being interruptible.
+func (r *request) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.done == nil {
+		r.mu.done, r.mu.stop = make(chan struct{}), make(chan struct{})
+		if r.mu.ended {
+			close(r.mu.done)
+		} else {
+			go r.watch(r.mu.done, r.mu.stop)
+		}
+	}
+	return r.mu.done
+}
+
+// Err implements [context.Context].
+func (r *request) Err() error {
+	select {
+	case <-r.cancel:
+	default:
+		return nil
+	}
+	select {
+	case <-r.Done():
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// end says that the request has been answered.
+func (r *request) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.mu.ended && r.mu.stop != nil {
+		close(r.mu.stop)
+	}
+	r.mu.ended = true
+}
+
+// watch closes done when the caller is being killed.
+func (r *request) watch(done, stop chan struct{}) {
+	select {
+	case <-stop:
+		return
+	case <-r.cancel:
+	}
+	tick := time.NewTicker(dyingPoll)
+	defer tick.Stop()
+	for !dying(r.caller.Pid) {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+	}
+	close(done)
+}
+
+// dying reports whether SIGKILL is pending for the thread tid or it is gone. The
+// kernel turns every deadly signal into SIGKILL for each thread.
+func dying(tid uint32) bool {
+	if tid == 0 {
+		return false
+	}
+	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(tid), 10) + "/status")
+	if err != nil {
+		return os.IsNotExist(err)
+	}
+	for _, field := range []string{"SigPnd:", "ShdPnd:"} {
+		set, err := strconv.ParseUint(statusField(status, field), 16, 64)
+		if err == nil && set&(1<<(unix.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// processOf returns the process that the thread tid belongs to, 0 if unknown.
+func processOf(tid uint32) uint32 {
+	if tid == 0 {
+		return 0
+	}
+	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(tid), 10) + "/status")
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.ParseUint(statusField(status, "Tgid:"), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(pid)
+}
+
+// statusField returns the value of a line of /proc/PID/status.
+func statusField(status []byte, name string) string {
+	for line := range bytes.Lines(status) {
+		if value, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			return string(bytes.TrimSpace(value))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,33 @@
+package fs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// Readlink implements [fuse.RawFileSystem].
+func (f *filesystem) Readlink(cancel <-chan struct{}, in *fuse.InHeader) (target []byte, status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opReadlink, start, status) }()
+	n := f.nodes.get(in.NodeId)
+	switch {
+	case n == nil:
+		return nil, fuse.Status(estale)
+	case n.kind != manifest.Symlink:
+		return nil, fuse.EINVAL
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	s, err := f.tree.ReadLink(ctx, n.entry())
+	if err != nil {
+		errno := versionErrno(err)
+		if errno == estale {
+			f.replaced(n)
+		}
+		return nil, f.fail("readlink", n, errno, err)
+	}
+	return []byte(s), fuse.OK
+}
