@@ -181,8 +181,9 @@ func (m *Mux) finish(c *call, doc []byte, code Code) {
 	// A small answer leaves with the ioctl that waits for it, so only large ones
 	// can be held for long; but it costs nothing to count them all.
 	if !c.forgotten && !m.reserve(c, int64(len(doc))) {
-		doc = errorDocument(Errorf(CodeBusy, "%d bytes of answers wait to be fetched; the call was done", m.mu.held.bytes))
-		code = CodeBusy
+		code = CodeTooLarge
+		doc = errorDocument(Errorf(code, "the answer of %s has %d bytes, and %d bytes of answers wait to be fetched already",
+			c.method, len(doc), m.mu.held.bytes))
 	}
 	c.doc = doc
 	m.metrics.calls.WithLabelValues(c.method, string(code)).Inc()

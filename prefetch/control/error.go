@@ -23,11 +23,11 @@ const (
 	// CodeStaleCursor means that a cursor names no call of the caller's user: it
 	// was fetched to its end, was dropped, or was not asked after for too long.
 	CodeStaleCursor Code = "stale-cursor"
-	// CodeBusy means that too many calls run or too many answers wait to be
-	// fetched. Nothing was done; the call may be repeated later.
+	// CodeBusy means that too many calls are being served. Nothing was done; the
+	// call may be repeated later.
 	CodeBusy Code = "busy"
-	// CodeTooLarge means that the answer is longer than the daemon keeps. What the
-	// method does was done.
+	// CodeTooLarge means that the answer is longer than the daemon keeps, or than
+	// it can keep while others wait to be fetched. What the method does was done.
 	CodeTooLarge Code = "too-large"
 	// CodeStopping means that the daemon is about to exit. Nothing was done.
 	CodeStopping Code = "stopping"

@@ -18,7 +18,9 @@ import (
 // Caller is the process that made a request, as the kernel reports it. PID is 0
 // when the process is outside the daemon's pid namespace.
 type Caller struct {
-	UID, GID, PID uint32
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+	PID uint32 `json:"pid"`
 }
 
 // Access says who may call a method.
