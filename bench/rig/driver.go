@@ -12,10 +12,23 @@ import (
 type Driver interface {
 	// Name identifies the driver in commands and results.
 	Name() string
+	// Source is where the driver gets the bytes from.
+	Source() Source
 	// Start makes the data of p readable. A session that was started in the same
 	// p.Work before has left its cache there, and this one goes on with it.
 	Start(ctx context.Context, p Place) (Session, error)
 }
+
+// Source is a place that must hold the data before a driver is started.
+type Source int
+
+// The sources.
+const (
+	// FromBucket means the server's bucket.
+	FromBucket Source = iota
+	// FromDisk means the plain copy on disk.
+	FromDisk
+)
 
 // Place is what a driver is given to work with.
 type Place struct {
@@ -60,6 +73,9 @@ var _ Driver = Disk{}
 // Name implements [Driver].
 func (Disk) Name() string { return "disk" }
 
+// Source implements [Driver].
+func (Disk) Source() Source { return FromDisk }
+
 // Start implements [Driver].
 func (Disk) Start(_ context.Context, p Place) (Session, error) { return diskSession{p.Disk}, nil }
 
@@ -77,6 +93,9 @@ var _ Driver = Bare{}
 
 // Name implements [Driver].
 func (Bare) Name() string { return "bare" }
+
+// Source implements [Driver].
+func (Bare) Source() Source { return FromBucket }
 
 // Start implements [Driver].
 func (Bare) Start(_ context.Context, p Place) (Session, error) { return bareSession{p}, nil }

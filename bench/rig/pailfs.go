@@ -54,6 +54,9 @@ func (d Pailfs) Name() string {
 	return "pailfs-" + d.Variant
 }
 
+// Source implements [Driver].
+func (Pailfs) Source() Source { return FromBucket }
+
 // Start implements [Driver].
 func (d Pailfs) Start(ctx context.Context, p Place) (Session, error) {
 	s := &PailfsSession{

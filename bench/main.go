@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/pailfs/pailfs/bench/reader"
+)
+
+// cli is the grammar of the command line.
+type cli struct {
+	Run     runCmd     `cmd:"" default:"withargs" help:"Measure workloads, for example: bench read/seq-cold --client pailfs,bare (the default command)."`
+	Targets targetsCmd `cmd:"" help:"Measure what must be reached, and write the result to bench/README.md."`
+	Demo    demoCmd    `cmd:"" help:"Read a real data set cold, warm, from SSD and from the raw disk; check every byte; draw the result."`
+	ReadJob readJobCmd `cmd:"" hidden:"" help:"Carry out one job given on standard input."`
+}
+
+// program is what a command is given.
+type program struct {
+	ctx            context.Context
+	stdout, stderr io.Writer
+	args           []string
+}
+
+// say writes a line about what is being done.
+func (p program) say(format string, args ...any) { fmt.Fprintf(p.stderr, format+"\n", args...) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	var grammar cli
+	parsed := kong.Parse(&grammar, kong.Name("bench"),
+		kong.Description("Measure pailfs beside the disk and a bare client."), kong.UsageOnError())
+	if err := parsed.Run(program{ctx: ctx, stdout: os.Stdout, stderr: os.Stderr, args: os.Args}); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// readJobCmd is the reading process.
+type readJobCmd struct{}
+
+// Run reads a job from standard input and writes its outcome.
+func (readJobCmd) Run(p program) error { return reader.Serve(p.ctx, os.Stdin, p.stdout) }
+
+// readerProcess is how this program starts itself to read.
+func readerProcess() (reader.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return reader.Process{}, fmt.Errorf("find own program: %w", err)
+	}
+	return reader.Process{Command: []string{self, "read-job"}}, nil
+}

@@ -1,0 +1,269 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/bench/machine"
+	"github.com/pailfs/pailfs/bench/reader"
+	"github.com/pailfs/pailfs/bench/result"
+	"github.com/pailfs/pailfs/bench/rig"
+)
+
+// bench takes the samples of one subject at one workload.
+type bench struct {
+	runner   *Runner
+	workload Workload
+	options  Options
+	subject  Subject
+
+	session rig.Session
+	place   rig.Place
+}
+
+// job is the subject's job in the given run.
+func (b *bench) job(run int) reader.Job {
+	job := b.workload.job(run, b.options.Readers)
+	job.Manifest = b.runner.stage.manifestPath(b.workload.Set)
+	if b.subject.Adjust != nil {
+		b.subject.Adjust(&job)
+	}
+	b.session.Aim(&job)
+	return job
+}
+
+// sample brings the caches into the workload's state, takes one sample, and
+// checks every byte of what was read.
+func (b *bench) sample(ctx context.Context, run int) (result.Sample, error) {
+	if err := b.reach(ctx, run); err != nil {
+		return result.Sample{}, err
+	}
+	job := b.job(run)
+	sample, err := b.runner.timed(ctx, b.workload, job, b.session.Daemons())
+	if err != nil {
+		return result.Sample{}, err
+	}
+	if err := b.verify(ctx, job); err != nil {
+		return result.Sample{}, err
+	}
+	if b.workload.State == Cold {
+		return sample, b.stop(ctx)
+	}
+	return sample, nil
+}
+
+// reach brings client and kernel into the workload's state.
+func (b *bench) reach(ctx context.Context, run int) error {
+	first := b.session == nil
+	if first {
+		if err := b.start(ctx); err != nil {
+			return err
+		}
+	}
+	switch b.workload.State {
+	case Cold:
+		// The client is new. Only the disk's own pages may be left.
+		if b.subject.Driver.Source() == rig.FromDisk {
+			return b.drop()
+		}
+	case Apart:
+	case OnSSD:
+		if first {
+			if err := b.fill(ctx); err != nil {
+				return err
+			}
+		}
+		return b.drop()
+	case Warm:
+		if first {
+			if err := b.fill(ctx); err != nil {
+				return err
+			}
+		}
+		_, _, err := b.runner.cfg.Reader.Run(ctx, b.warmUp(run))
+		return err
+	}
+	// What was written before must not be written while the clock runs.
+	unix.Sync()
+	return nil
+}
+
+// drop empties the kernel's caches, the server's data included.
+func (b *bench) drop() error {
+	b.runner.serverCold = true
+	return machine.DropCaches()
+}
+
+// fill reads the whole set once, checks it, and waits until the client keeps
+// all of it.
+func (b *bench) fill(ctx context.Context) error {
+	job := b.wholeSet(reader.Bytes)
+	if _, _, err := b.runner.cfg.Reader.Run(ctx, job); err != nil {
+		return fmt.Errorf("fill the cache: %w", err)
+	}
+	m, err := b.runner.stage.manifest(b.workload.Set)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(m.Files))
+	for i := range names {
+		names[i] = m.Files[i].Name
+	}
+	return b.session.Settle(ctx, names)
+}
+
+// warmUp is an untimed job that reads all that the timed one will.
+func (b *bench) warmUp(run int) reader.Job {
+	if b.workload.Job.Pattern == reader.Small {
+		return b.job(run)
+	}
+	return b.wholeSet(reader.Stamps)
+}
+
+// wholeSet is a job that reads every file from start to end.
+func (b *bench) wholeSet(check reader.Check) reader.Job {
+	job := reader.Job{
+		Manifest: b.runner.stage.manifestPath(b.workload.Set), Pattern: reader.Sequential,
+		Readers: 1, BlockBytes: 1 << 20, Check: check,
+	}
+	b.session.Aim(&job)
+	return job
+}
+
+// verify reads again what the timed job has read, and checks every byte. The
+// clock stands still: the kernel holds the pages that were delivered, so that
+// this finds what the stamps cannot. A bucket's reader has checked every byte
+// as it came.
+func (b *bench) verify(ctx context.Context, job reader.Job) error {
+	if job.Check != reader.Stamps {
+		return nil
+	}
+	if job.Bucket != nil {
+		return errors.New("bytes from a bucket were not checked")
+	}
+	job.Check = reader.Bytes
+	if _, _, err := b.runner.cfg.Reader.Run(ctx, job); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	return nil
+}
+
+func (b *bench) start(ctx context.Context) error {
+	var err error
+	if b.place, err = b.runner.place(b.workload.Set); err != nil {
+		return err
+	}
+	b.session, err = b.subject.Driver.Start(ctx, b.place)
+	return err
+}
+
+// stop ends the client and removes its cache.
+func (b *bench) stop(ctx context.Context) error {
+	var err error
+	if b.session != nil {
+		err = b.session.Stop(ctx)
+		b.session = nil
+	}
+	if b.place.Work != "" && err == nil {
+		err = os.RemoveAll(b.place.Work)
+		b.place = rig.Place{}
+	}
+	return err
+}
+
+// timed carries job out and notes what everyone used meanwhile.
+func (r *Runner) timed(ctx context.Context, w Workload, job reader.Job, daemons []int) (result.Sample, error) {
+	sample := result.Sample{}
+	var err error
+	if sample.Load, err = machine.Load(); err != nil {
+		return result.Sample{}, err
+	}
+	for _, pid := range daemons {
+		if err := machine.ResetPeak(pid); err != nil {
+			return result.Sample{}, err
+		}
+	}
+	if r.server != nil {
+		if err := r.server.ResetStats(ctx); err != nil {
+			return result.Sample{}, err
+		}
+	}
+	before, err := r.meter(daemons)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	out, usage, err := r.cfg.Reader.Run(ctx, job)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	after, err := r.meter(daemons)
+	if err != nil {
+		return result.Sample{}, err
+	}
+	if r.server != nil {
+		stats, err := r.server.Stats(ctx)
+		if err != nil {
+			return result.Sample{}, err
+		}
+		sample.Requests = stats.Requests
+	}
+	for _, pid := range daemons {
+		memory, err := machine.MemoryOf(pid)
+		if err != nil {
+			return result.Sample{}, err
+		}
+		sample.DaemonPeak += memory.PeakBytes
+	}
+	sample.Value = w.value(out)
+	sample.Seconds, sample.Bytes, sample.Ops = out.Seconds, out.Bytes, out.Ops
+	sample.Quantiles = result.QuantilesOf(out.Latencies)
+	sample.ReaderPeak = usage.PeakBytes
+	account(&sample, before, after, usage.CPU)
+	return sample, nil
+}
+
+// meter is what has been used up to a moment.
+type meter struct {
+	at                          time.Time
+	busy, own, daemons, servers time.Duration
+}
+
+func (r *Runner) meter(daemons []int) (meter, error) {
+	m := meter{at: time.Now()}
+	var err error
+	if m.busy, err = machine.BusyTime(); err != nil {
+		return meter{}, err
+	}
+	if m.own, err = machine.CPUTime(os.Getpid()); err != nil {
+		return meter{}, err
+	}
+	for _, pid := range daemons {
+		used, err := machine.CPUTime(pid)
+		if err != nil {
+			return meter{}, err
+		}
+		m.daemons += used
+	}
+	if r.server != nil {
+		if m.servers, err = machine.CPUTime(r.server.PID()); err != nil {
+			return meter{}, err
+		}
+	}
+	return m, nil
+}
+
+// account fills in who used how much. The server's share is taken of the timed
+// seconds: outside them it rests.
+func account(s *result.Sample, before, after meter, readerCPU time.Duration) {
+	cores := float64(processors())
+	daemon, server := after.daemons-before.daemons, after.servers-before.servers
+	s.ReaderCPU, s.DaemonCPU, s.ServerCPU = readerCPU.Seconds(), daemon.Seconds(), server.Seconds()
+	s.ServerShare = min(1, server.Seconds()/(s.Seconds*cores))
+	other := after.busy - before.busy - (after.own - before.own) - readerCPU - daemon - server
+	s.OtherShare = max(0, other.Seconds()/(after.at.Sub(before.at).Seconds()*cores))
+}

@@ -1,0 +1,107 @@
+package suite
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/pailfs/pailfs/bench/reader"
+	"github.com/pailfs/pailfs/bench/result"
+	"github.com/pailfs/pailfs/bench/rig"
+)
+
+func processors() int { return runtime.NumCPU() }
+
+// Goal is one thing that must be reached, with the way to measure it.
+type Goal struct {
+	// Name is how it is asked for alone.
+	Name string
+	// Work says what is measured, in words.
+	Work string
+	// Take measures.
+	Take func(ctx context.Context, r *Runner) (Taken, error)
+}
+
+// Taken is what a goal's measurement gave.
+type Taken struct {
+	Targets []result.Target
+	Series  []result.Series
+}
+
+// Goals returns all goals, in the order in which they are measured.
+func Goals() []Goal {
+	seed := rig.Link{Profile: "seed"}
+	goals := []Goal{
+		versusDisk("seq-warm", "whole file on SSD, page cache warm, sequential", "read/seq-warm", rig.Pailfs{}, 1, 0.95),
+		versusDisk("seq-ssd", "whole file on SSD, page cache dropped, sequential", "read/seq-ssd", rig.Pailfs{}, 1, 0.95),
+		versusDisk("rand4k-warm", "whole file on SSD, page cache warm, random 4 KiB", "read/rand4k-warm", rig.Pailfs{}, 1, 0.85),
+		versusDisk("rand4k-ssd", "whole file on SSD, page cache dropped, random 4 KiB", "read/rand4k-ssd", rig.Pailfs{}, 1, 0.85),
+		versusBestBare("seq-cold-link", "cold sequential read, one reader, link 600 MB/s",
+			rig.Link{Profile: "seed", Download: "600MB"}, reader.Bytes, 0.9),
+		versusBestBare("seq-cold-cpu", "cold sequential read, one reader, no latency, no limit", rig.Link{}, reader.CRC64, 0.5),
+		{
+			Name: "rand4k-cold", Work: "cold random 4 KiB, median",
+			Take: func(ctx context.Context, r *Runner) (Taken, error) {
+				t := result.Target{Name: "rand4k-cold", Work: "cold random 4 KiB, median, profile seed", Against: "one bare GET", Want: 1.15, AtMost: true}
+				return r.compare(ctx, "read/rand4k-cold", Options{Link: seed}, Subject{Driver: rig.Pailfs{}}, BareChecked(), t)
+			},
+		},
+		versusDisk("small-warm-immutable-1", "small files warm, 1 reader, immutable", "read/small-warm", rig.PailfsImmutable(), 1, 0.60),
+		versusDisk("small-warm-immutable-4", "small files warm, 4 readers, immutable", "read/small-warm", rig.PailfsImmutable(), 4, 0.60),
+		versusDisk("small-warm-1", "small files warm, 1 reader, ordinary", "read/small-warm", rig.Pailfs{}, 1, 0.12),
+		versusDisk("small-warm-4", "small files warm, 4 readers, ordinary", "read/small-warm", rig.Pailfs{}, 4, 0.18),
+		{
+			Name: "small-cold", Work: "small files cold, 8 readers",
+			Take: func(ctx context.Context, r *Runner) (Taken, error) {
+				t := result.Target{Name: "small-cold", Work: "small files cold, 8 readers, profile seed", Against: "8 bare clients", Want: 0.95}
+				return r.compare(ctx, "read/small-cold", Options{Link: seed}, Subject{Driver: rig.Pailfs{}}, BareChecked(), t)
+			},
+		},
+		{Name: "requests", Work: "requests for stat, open and read of a listed small file", Take: takeRequests},
+		{Name: "memory", Work: "daemon's memory while a huge object is read", Take: takeMemory},
+		{Name: "server", Work: "what the server itself can do, without a target", Take: takeServer},
+	}
+	return goals
+}
+
+// versusDisk compares pailfs with the same files on the disk itself.
+func versusDisk(name, work, workload string, d rig.Driver, readers int, want float64) Goal {
+	return Goal{Name: name, Work: work, Take: func(ctx context.Context, r *Runner) (Taken, error) {
+		t := result.Target{Name: name, Work: work, Against: "the disk itself", Want: want}
+		o := Options{}
+		if readers > 1 {
+			o.Readers = readers
+		}
+		return r.compare(ctx, workload, o, Subject{Driver: d}, Subject{Driver: rig.Disk{}}, t)
+	}}
+}
+
+// versusBestBare compares a cold sequential read with the fastest bare client.
+func versusBestBare(name, work string, link rig.Link, check reader.Check, want float64) Goal {
+	return Goal{Name: name, Work: work, Take: func(ctx context.Context, r *Runner) (Taken, error) {
+		w, err := Find(r.cfg.Sizes, "read/seq-cold")
+		if err != nil {
+			return Taken{}, err
+		}
+		o := Options{Link: link}
+		best, err := r.BestBare(ctx, w, o, check)
+		if err != nil {
+			return Taken{}, err
+		}
+		t := result.Target{Name: name, Work: work, Against: best.Label, Want: want}
+		return r.compare(ctx, w.Name, o, Subject{Driver: rig.Pailfs{}}, best, t)
+	}}
+}
+
+// compare measures subject and reference in turn and completes t.
+func (r *Runner) compare(ctx context.Context, workload string, o Options, subject, reference Subject, t result.Target) (Taken, error) {
+	w, err := Find(r.cfg.Sizes, workload)
+	if err != nil {
+		return Taken{}, err
+	}
+	series, err := r.Measure(ctx, w, o, subject, reference)
+	if err != nil {
+		return Taken{}, err
+	}
+	t.Compare(&series[0], &series[1])
+	return Taken{Targets: []result.Target{t}, Series: series}, nil
+}

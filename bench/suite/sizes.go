@@ -1,0 +1,77 @@
+package suite
+
+import "github.com/pailfs/pailfs/bench/dataset"
+
+// Sizes say how much is read.
+type Sizes struct {
+	// BigBytes is the size of a large file.
+	BigBytes int64
+	// WideFiles is how many large files random cold reads are spread over.
+	WideFiles int
+	// SmallFiles is how many small files there are, of SmallBytes each.
+	SmallFiles int
+	SmallBytes int64
+	// ColdFiles is how many of them one cold run reads.
+	ColdFiles int
+	// WarmReads, SSDReads and ColdReads are random reads in one run.
+	WarmReads, SSDReads, ColdReads int
+	// StreamBytes is the size of the object that is read to see the memory.
+	StreamBytes int64
+}
+
+// Full are the sizes that the targets name.
+func Full() Sizes {
+	return Sizes{
+		BigBytes: 1 << 30, WideFiles: 2,
+		SmallFiles: 20_000, SmallBytes: 115_000, ColdFiles: 4_000,
+		WarmReads: 400_000, SSDReads: 8_000, ColdReads: 150,
+		StreamBytes: 20 << 30,
+	}
+}
+
+// Short are sizes that only show that everything works.
+func Short() Sizes {
+	return Sizes{
+		BigBytes: 64 << 20, WideFiles: 2,
+		SmallFiles: 500, SmallBytes: 115_000, ColdFiles: 100,
+		WarmReads: 2_000, SSDReads: 200, ColdReads: 20,
+		StreamBytes: 512 << 20,
+	}
+}
+
+// pieces is how many cold runs over small files read different ones.
+func (s Sizes) pieces() int { return max(1, s.SmallFiles/max(1, s.ColdFiles)) }
+
+// Set names a data set.
+type Set string
+
+// The data sets.
+const (
+	// Big is one large file.
+	Big Set = "big"
+	// Wide are several large files.
+	Wide Set = "wide"
+	// Small are many small files, 1,000 to a directory.
+	Small Set = "small"
+	// Stream is one huge file, whose content repeats.
+	Stream Set = "stream"
+)
+
+// streamPeriod is the length after which the content of Stream repeats, which
+// lets the server make it by copying parts.
+const streamPeriod = 256 << 20
+
+// make describes the files of set.
+func (s Sizes) make(set Set) *dataset.Manifest {
+	name := string(set)
+	switch set {
+	case Big:
+		return dataset.Big(name, 1, 1, s.BigBytes)
+	case Wide:
+		return dataset.Big(name, 2, s.WideFiles, s.BigBytes)
+	case Small:
+		return dataset.Small(name, 3, s.SmallFiles, s.SmallBytes, 1000)
+	default:
+		return dataset.Repeated(name, 4, s.StreamBytes, min(streamPeriod, s.StreamBytes))
+	}
+}

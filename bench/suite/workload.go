@@ -1,0 +1,109 @@
+package suite
+
+import (
+	"fmt"
+
+	"github.com/pailfs/pailfs/bench/reader"
+	"github.com/pailfs/pailfs/bench/result"
+)
+
+// State is what the caches hold when the clock starts.
+type State string
+
+// The states.
+const (
+	// Cold: the client has just been started with an empty cache; the plain disk's
+	// pages have been dropped.
+	Cold State = "cold"
+	// Apart: the client runs on, and every run reads where none has read before.
+	Apart State = "apart"
+	// OnSSD: the client's cache on SSD is complete, and the kernel's caches have
+	// been dropped.
+	OnSSD State = "ssd"
+	// Warm: as OnSSD, and everything has just been read once more.
+	Warm State = "warm"
+)
+
+// Workload is something that a client is measured at.
+type Workload struct {
+	// Name is stable: results are compared by it.
+	Name string
+	// Help says what happens, in a line.
+	Help string
+	// Set is what is read.
+	Set    Set
+	State  State
+	Metric result.Metric
+	// Job is the pattern with its default number of readers.
+	Job reader.Job
+	// Profile is the server's profile where none is chosen.
+	Profile string
+
+	// pieces is how many runs read different files; the next one begins anew.
+	pieces int
+}
+
+// Workloads returns all workloads for data of the given sizes, in the order in
+// which they are listed.
+func Workloads(s Sizes) []Workload {
+	sequential := reader.Job{Pattern: reader.Sequential, BlockBytes: 1 << 20, Readers: 1, Check: reader.Stamps}
+	random := func(count int) reader.Job {
+		return reader.Job{Pattern: reader.Random, Readers: 1, Check: reader.Stamps, Order: 11, Count: count}
+	}
+	small := func(readers, count int) reader.Job {
+		return reader.Job{Pattern: reader.Small, Readers: readers, Check: reader.Stamps, Order: 12, Count: count, List: true}
+	}
+	each := random(s.ColdReads)
+	each.EachLatency, each.Check = true, reader.Bytes
+	return []Workload{
+		{"read/seq-cold", "one reader reads a large object from start to end, nothing cached", Big, Cold, result.BytesPerSecond, sequential, "seed", s.pieces()},
+		{"read/seq-ssd", "the same from the cache on SSD, page cache dropped", Big, OnSSD, result.BytesPerSecond, sequential, "none", s.pieces()},
+		{"read/seq-warm", "the same with the page cache warm", Big, Warm, result.BytesPerSecond, sequential, "none", s.pieces()},
+		{"read/rand4k-cold", "single pages at random places of open files, none read before", Wide, Apart, result.Seconds, each, "seed", s.pieces()},
+		{"read/rand4k-ssd", "single pages from the cache on SSD, page cache dropped", Big, OnSSD, result.ReadsPerSecond, random(s.SSDReads), "none", s.pieces()},
+		{"read/rand4k-warm", "single pages with the page cache warm", Big, Warm, result.ReadsPerSecond, random(s.WarmReads), "none", s.pieces()},
+		{"read/small-cold", "open, read and close of small files in random order, nothing cached but names", Small, Cold, result.FilesPerSecond, small(8, s.ColdFiles), "seed", s.pieces()},
+		{"read/small-warm", "the same with the page cache warm", Small, Warm, result.FilesPerSecond, small(1, 0), "none", s.pieces()},
+	}
+}
+
+// Find returns the workload called name.
+func Find(s Sizes, name string) (Workload, error) {
+	for _, w := range Workloads(s) {
+		if w.Name == name {
+			return w, nil
+		}
+	}
+	return Workload{}, fmt.Errorf("there is no workload %q: see --list", name)
+}
+
+// job is the job of one run. Every run of a cold state continues in the order
+// where the one before ended, so that together they read more of the set.
+func (w Workload) job(run, readers int) reader.Job {
+	job := w.Job
+	if readers > 0 {
+		job.Readers = readers
+	}
+	switch w.State {
+	case Apart:
+		job.First = run * job.Count
+	case Cold:
+		if job.Pattern == reader.Small && job.Count > 0 {
+			job.First = run % w.pieces * job.Count
+		}
+	case OnSSD, Warm:
+	}
+	return job
+}
+
+// value is what an outcome means in the metric of w.
+func (w Workload) value(out reader.Outcome) float64 {
+	switch w.Metric {
+	case result.BytesPerSecond:
+		return float64(out.Bytes) / out.Seconds
+	case result.Seconds:
+		return result.Median(out.Latencies)
+	default:
+		return float64(out.Ops) / out.Seconds
+	}
+}
