@@ -8,17 +8,17 @@ package config
 //   - oneof lists the values that are allowed, if they can be listed.
 //   - help is what the setting means, for --help and CONFIGURATION.md.
 type Config struct {
-	Endpoint    string `name:"endpoint" default:"" placeholder:"URL" group:"store" help:"Address of the object store, for example https://oss-cn-hangzhou-internal.aliyuncs.com. Without a scheme https is used. There is no default."`
-	Region      string `name:"region" default:"" placeholder:"ID" group:"store" help:"Region of the bucket, for example cn-hangzhou. When it is set, requests are signed with version 4, else with version 1."`
-	Credentials string `name:"credentials" default:"env" placeholder:"KIND" group:"store" oneof:"env,file,sts,ecs-ram-role,oidc,default,anonymous" help:"Where the keys come from: env (OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET and, if set, OSS_SESSION_TOKEN), file (a JSON file, see credentials-file), sts (as env, but the token is required), ecs-ram-role (the machine's role), oidc (RRSA in Kubernetes), default (the vendor's chain) or anonymous."`
+	Endpoint        string `name:"endpoint" default:"" placeholder:"URL" group:"store" help:"Address of the object store, for example https://oss-cn-hangzhou-internal.aliyuncs.com. Without a scheme https is used. There is no default."`
+	Region          string `name:"region" default:"" placeholder:"ID" group:"store" help:"Region of the bucket, for example cn-hangzhou. When it is set, requests are signed with version 4, else with version 1."`
+	Credentials     string `name:"credentials" default:"env" placeholder:"KIND" group:"store" oneof:"env,file,sts,ecs-ram-role,oidc,default,anonymous" help:"Where the keys come from: env (OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET and, if set, OSS_SESSION_TOKEN), file (a JSON file, see credentials-file), sts (as env, but the token is required), ecs-ram-role (the machine's role), oidc (RRSA in Kubernetes), default (the vendor's chain) or anonymous."`
 	CredentialsFile string `name:"credentials-file" default:"" placeholder:"PATH" group:"store" help:"JSON file with AccessKeyId, AccessKeySecret and perhaps SecurityToken and Expiration, for credentials=file. Without it ~/.alibabacloud/credentials is read. Only its owner may be able to read it."`
 	RoleName        string `name:"role-name" default:"" placeholder:"NAME" group:"store" help:"RAM role of the machine, for credentials=ecs-ram-role. Without it the machine is asked which role it has."`
 
 	CacheDir  string `name:"cache-dir" default:"" placeholder:"PATH" group:"cache" help:"Directory of the SSD tier, an absolute path on a local disk. It is made if its parent exists. One daemon owns it. Without it only memory is used as a cache."`
 	CacheSize Size   `name:"cache-size" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes that the SSD tier may hold, for example 500GiB. auto leaves a tenth of the file system free."`
-	Memory    Size   `name:"memory" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes of file content in memory: cached and in flight. auto is an eighth of the memory that this machine or control group has, at least 128MiB and at most 1GiB."`
+	Memory    Size   `name:"memory" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes of file content in memory: cached and in flight. auto is an eighth of the memory that this machine or control group has."`
 
-	ReadOnly    bool     `name:"read-only" default:"false" group:"mount" help:"Mount read-only: the kernel refuses writing before it reaches the daemon."`
+	ReadOnly    bool     `name:"read-only" default:"false" group:"mount" help:"Promise that this mount is not written through. This version cannot write, so every mount is read-only; with this setting it stays so when a later version can."`
 	Immutable   bool     `name:"immutable" default:"false" group:"mount" help:"Promise that nothing under the prefix changes while it is mounted: names and attributes are kept for ever. Needs read-only."`
 	Attrs       string   `name:"attrs" default:"none" placeholder:"KIND" group:"mount" oneof:"none" help:"Where modes and owners of files are kept. none: every file shows the modes that uid, gid and umask give."`
 	NoOpen      string   `name:"no-open" default:"auto" placeholder:"WHEN" group:"mount" oneof:"auto,on,off" help:"Whether the kernel may open files without asking the daemon, which makes small files several times faster and excludes passthrough. It needs read-only and immutable. auto decides by what is mounted and status shows the choice."`
@@ -26,6 +26,7 @@ type Config struct {
 	MetadataTTL Duration `name:"metadata-ttl" default:"1m" placeholder:"TIME" group:"mount" help:"How long a name, a size or a listing may be repeated without asking the object store again."`
 	NegativeTTL Duration `name:"negative-ttl" default:"5s" placeholder:"TIME" group:"mount" help:"How long a name that did not exist may be taken as not existing."`
 	AllowOther  bool     `name:"allow-other" default:"false" group:"mount" help:"Let other users than the one who mounts see the files. Users other than root need user_allow_other in /etc/fuse.conf."`
+	NoExec      bool     `name:"noexec" default:"false" group:"mount" help:"Refuse to run programs from the mount, as the mount option of that name does. Needs root."`
 	UID         ID       `name:"uid" default:"self" placeholder:"UID" group:"mount" help:"Owner that every file shows, as a number. self is the user who mounts."`
 	GID         ID       `name:"gid" default:"self" placeholder:"GID" group:"mount" help:"Group that every file shows, as a number. self is the group of the user who mounts."`
 	Umask       Mode     `name:"umask" default:"022" placeholder:"OCTAL" group:"mount" help:"Permission bits that are taken away from 0666 (files) and 0777 (directories)."`

@@ -154,6 +154,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"tiny memory":                {map[string]string{"memory": "1KiB"}, "--memory: 1KiB is too small"},
 		"immutable but writable":     {map[string]string{"immutable": "true"}, "set read-only as well"},
 		"no-open on a mutable mount": {map[string]string{"no-open": "on"}, "set read-only and immutable as well"},
+		"umask of everything":        {map[string]string{"umask": "777"}, "--umask: 777 takes away the owner's own right"},
 		"reachable address":          {map[string]string{"http": "0.0.0.0:80"}, `--http: "0.0.0.0:80" can be reached from other machines`},
 		"all addresses":              {map[string]string{"http": "[::]:80"}, "can be reached from other machines"},
 		"address without port":       {map[string]string{"http": "127.0.0.1"}, "write a port or host:port"},
@@ -283,7 +284,7 @@ func TestLocations(t *testing.T) {
 func TestNearest(t *testing.T) {
 	candidates := []string{"cache_dir", "cache_size", "memory", "uid"}
 	for in, want := range map[string]string{"cache_siez": "cache_size", "memroy": "memory", "cachedir": "cache_dir", "quorum": "", "x": ""} {
-		if got := nearest(in, candidates); got != want {
+		if got := Nearest(in, candidates); got != want {
 			t.Errorf("%q is near %q, want %q", in, got, want)
 		}
 	}

@@ -38,7 +38,7 @@ func (l *Loaded) loadFile(path string, settings []Setting) error {
 		where := fmt.Sprintf("%s:%d", path, key.Line)
 		s, known := byKey[key.Value]
 		if !known {
-			if near := nearest(strings.ReplaceAll(key.Value, "-", "_"), keys); near != "" {
+			if near := Nearest(strings.ReplaceAll(key.Value, "-", "_"), keys); near != "" {
 				return fmt.Errorf("configuration %s: unknown key %q: did you mean %s?", where, key.Value, near)
 			}
 			return fmt.Errorf("configuration %s: unknown key %q: remove it; `pailfs config` lists the keys", where, key.Value)

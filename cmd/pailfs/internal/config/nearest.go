@@ -1,8 +1,8 @@
 package config
 
-// nearest returns the candidate that word was probably meant to be, or "" when
+// Nearest returns the candidate that word was probably meant to be, or "" when
 // none is near: at most a third of the letters may differ, and at least two may.
-func nearest(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", max(2, len(word)/3)+1
 	for _, c := range candidates {
 		if d := distance(word, c); d < bestDistance {

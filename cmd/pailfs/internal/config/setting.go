@@ -117,7 +117,7 @@ func (s Setting) notOneOf(text string) error {
 	if s.Name == "attrs" && text == "oss" {
 		return fmt.Errorf("%q needs write-back, which this version does not have: write none", text)
 	}
-	if near := nearest(text, s.OneOf); near != "" {
+	if near := Nearest(text, s.OneOf); near != "" {
 		return fmt.Errorf("%q is unknown: did you mean %s?", text, near)
 	}
 	return fmt.Errorf("%q is unknown: write %s", text, orList(s.OneOf))

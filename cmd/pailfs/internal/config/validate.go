@@ -33,6 +33,7 @@ func (l *Loaded) validate() error {
 		{"memory", (*Config).checkMemory},
 		{"immutable", (*Config).checkImmutable},
 		{"no-open", (*Config).checkNoOpen},
+		{"umask", (*Config).checkUmask},
 		{"http", (*Config).checkHTTP},
 		{"http-allow-remote", (*Config).checkHTTPAllowRemote},
 		{"log-file", func(c *Config) error { return absolute(c.LogFile) }},
@@ -133,6 +134,13 @@ func (c *Config) checkImmutable() error {
 func (c *Config) checkNoOpen() error {
 	if c.NoOpen == "on" && !c.Immutable {
 		return fmt.Errorf("on needs names and content that do not change: set read-only and immutable as well")
+	}
+	return nil
+}
+
+func (c *Config) checkUmask() error {
+	if c.Umask&0o500 != 0 {
+		return fmt.Errorf("%s takes away the owner's own right to read: write one that begins with 0 or 2, for example 077", c.Umask)
 	}
 	return nil
 }

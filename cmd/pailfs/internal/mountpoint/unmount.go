@@ -58,6 +58,16 @@ func fusermount(path string, lazy bool) error {
 	return fmt.Errorf("unmount %s: fusermount3: %w: %s", path, err, text)
 }
 
+// ForbidPrograms makes the kernel refuse to run programs from the mount at path,
+// which must be read-only.
+func ForbidPrograms(path string) error {
+	const flags = unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("", path, "", flags, ""); err != nil {
+		return fmt.Errorf("remount %s without programs: %w: mount as root, or leave the setting out", path, err)
+	}
+	return nil
+}
+
 // Abort ends the connection between the kernel and the daemon of m: every call
 // that waits for the daemon fails. It frees what no signal can free.
 func Abort(m Mount) error {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+)
+
+// cli is the grammar of the command line.
+type cli struct {
+	Mount   mountCmd   `cmd:"" help:"Mount a bucket, or a prefix of it."`
+	Umount  umountCmd  `cmd:"" help:"Unmount and wait until the daemon has ended."`
+	Status  statusCmd  `cmd:"" help:"Show what a mount does."`
+	Config  configCmd  `cmd:"" help:"Show the settings in force and where each comes from."`
+	Version versionCmd `cmd:"" help:"Show the version."`
+}
+
+// settingsFlags are the flags of every command that needs the configuration.
+type settingsFlags struct {
+	ConfigFile string        `name:"config" placeholder:"FILE" help:"YAML file of settings; PAILFS_CONFIG names one as well."`
+	Settings   config.Config `embed:""`
+}
+
+// flagGroups are the headings of --help.
+var flagGroups = []kong.Group{
+	{Key: "store", Title: "Object store:"},
+	{Key: "cache", Title: "Cache:"},
+	{Key: "mount", Title: "File system:"},
+	{Key: "daemon", Title: "Daemon:"},
+}
+
+const description = `Mount a bucket of Alibaba Cloud OSS as a file system, read through a cache in memory and on SSD.
+
+Keys are never given as flags: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, or see --credentials.`
+
+// runCommand parses the arguments and runs the command they name.
+func (p program) runCommand() error {
+	var grammar cli
+	answered := false // --help was given and has been answered
+	parser, err := kong.New(&grammar,
+		kong.Name("pailfs"),
+		kong.Description(description),
+		kong.ExplicitGroups(flagGroups),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Exit(func(int) { answered = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.ValueFormatter(helpText),
+	)
+	if err != nil {
+		return fmt.Errorf("build command line: %w", err)
+	}
+	if len(p.args) == 0 {
+		p.args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(p.args)
+	if answered {
+		return nil
+	}
+	if err != nil {
+		return usage(fmt.Errorf("%w; see %s --help", err, strings.TrimSpace("pailfs "+p.command())))
+	}
+	return parsed.Run(p, parsed)
+}
+
+// command returns the first argument that is no flag: the command, if any.
+func (p program) command() string {
+	for _, a := range p.args {
+		if !strings.HasPrefix(a, "-") {
+			return a
+		}
+	}
+	return ""
+}
+
+// helpText returns what --help says of a flag or argument: the first sentence
+// and the default. The rest is in CONFIGURATION.md.
+func helpText(v *kong.Value) string {
+	text, _, more := strings.Cut(v.Help, ". ")
+	if more {
+		text += "."
+	}
+	if v.HasDefault && v.Default != "" && v.Default != "false" {
+		text = strings.TrimSuffix(text, ".") + " (default " + v.Default + ")."
+	}
+	return text
+}
+
+// load returns the configuration in force. The flags that were given are found in
+// the parser's path, for a flag may be given with the value of its default.
+func (f *settingsFlags) load(p program, parsed *kong.Context) (*config.Loaded, error) {
+	given := map[string]string{}
+	for _, step := range parsed.Path {
+		if step.Flag != nil {
+			given[step.Flag.Name] = "--" + step.Flag.Name
+		}
+	}
+	path := f.ConfigFile
+	if path == "" {
+		path = p.env(config.FileEnv)
+	}
+	l, err := config.Load(path, p.environ, config.Flags{Values: &f.Settings, Given: given})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return l, nil
+}
+
+// env returns the value of an environment variable, "" if it is not set.
+func (p program) env(name string) string {
+	for i := len(p.environ) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(p.environ[i], name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

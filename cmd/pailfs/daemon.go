@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	pailfs "github.com/pailfs/pailfs/fs"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/control"
+)
+
+// daemon is the parts of one mount, put together.
+type daemon struct {
+	settings *config.Loaded
+	source   config.Location
+	at       string
+	log      daemonLog
+	started  time.Time
+	registry *prometheus.Registry
+
+	credentials *oss.CredentialSource
+	limiter     *oss.Limiter
+	client      *oss.Client
+	cache       *cache.Cache
+	tree        *manifest.Live
+	mux         *control.Mux
+	mount       *pailfs.Mounted
+	web         *webServer
+	notify      *notifier
+
+	// opened is closed when every field above is set: control methods wait for it.
+	opened chan struct{}
+	// requests carries what umount asks from the control channel to run.
+	requests chan umountParams
+	// lastUmount is how the last attempt to unmount ended.
+	lastUmount atomic.Pointer[umountState]
+	// parts are closed in the reverse order of their opening.
+	parts []part
+}
+
+// part is something that was opened and must be closed.
+type part struct {
+	name  string
+	close func() error
+}
+
+// openDaemon opens the parts from the object store upward and mounts. What
+// cannot work is found before anything is made: on an error nothing is left
+// behind, neither a mount nor a lock nor a directory.
+func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, at string, stale *mountpoint.Mount, log daemonLog, notice func(string)) (*daemon, error) {
+	d := &daemon{
+		settings: l,
+		source:   source,
+		at:       at,
+		log:      log,
+		started:  time.Now(),
+		registry: newRegistry(),
+		opened:   make(chan struct{}),
+		requests: make(chan umountParams),
+	}
+	prepareProcess(int64(l.Memory), log.Logger)
+	if err := d.open(ctx, stale, notice); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	close(d.opened)
+	return d, nil
+}
+
+// open opens every part in turn.
+func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(string)) error {
+	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openTree, d.openControl} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if stale != nil {
+		if err := mountpoint.Unmount(d.at, true); err != nil {
+			return fmt.Errorf("clear the dead mount at %s: %w", d.at, err)
+		}
+		notice(fmt.Sprintf("the daemon of %s at %s had died; its mount is replaced", stale.Source, d.at))
+	}
+	if err := d.openMount(); err != nil {
+		return err
+	}
+	if d.settings.NoExec {
+		if err := mountpoint.ForbidPrograms(d.at); err != nil {
+			return errors.Join(d.settings.Refuse("noexec", err), d.mount.Unmount())
+		}
+	}
+	d.web.serve(d)
+	d.notify = newNotifier(d.log.Logger)
+	d.log.Info("mounted", "source", d.source.String(), "mountpoint", d.at, "version", versionText(), "pid", os.Getpid())
+	return nil
+}
+
+// opens remembers that a part must be closed.
+func (d *daemon) opens(name string, closer func() error) {
+	d.parts = append(d.parts, part{name: name, close: closer})
+}
+
+// close closes what is open, last opened first, and returns every failure.
+func (d *daemon) close() error {
+	var failures []error
+	for i := len(d.parts) - 1; i >= 0; i-- {
+		if err := d.parts[i].close(); err != nil {
+			failures = append(failures, fmt.Errorf("close %s: %w", d.parts[i].name, err))
+		}
+	}
+	d.parts = nil
+	return errors.Join(failures...)
+}
+
+// openWeb takes the address for metrics: a taken one must stop the mount before
+// anything else happened.
+func (d *daemon) openWeb(context.Context) error {
+	w, err := listenWeb(&d.settings.Config, d.log.Logger)
+	if err != nil {
+		return d.settings.Refuse("http", err)
+	}
+	d.web = w
+	d.opens("http server", w.close)
+	return nil
+}
+
+// openStore reads the credentials, connects to the bucket and proves with one
+// request that it can be read.
+func (d *daemon) openStore(ctx context.Context) error {
+	c := &d.settings.Config
+	if c.Credentials == "sts" && os.Getenv("OSS_SESSION_TOKEN") == "" {
+		return errors.New("credentials sts: the environment variable OSS_SESSION_TOKEN is not set: set it, or use --credentials env")
+	}
+	credentials, err := oss.OpenCredentials(credentialsConfig(c), d.log.Logger)
+	if err != nil {
+		return fmt.Errorf("credentials %s: %w", c.Credentials, err)
+	}
+	d.credentials = credentials
+	d.opens("credentials", credentials.Close)
+	forgetSecrets()
+	if c.Credentials != "anonymous" {
+		if err := hideMemory(); err != nil {
+			d.log.Warn("the keys in memory can be read by this user's other programs", "error", err)
+		}
+	}
+	if d.limiter, err = oss.NewLimiter(oss.LimiterConfig{}, d.registry); err != nil {
+		return fmt.Errorf("limit requests: %w", err)
+	}
+	d.client, err = oss.Open(oss.Config{
+		Endpoint:    c.Endpoint,
+		Bucket:      d.source.Bucket,
+		Region:      c.Region,
+		Credentials: credentials,
+	}, d.limiter, d.registry, d.log.Logger)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", d.source, err)
+	}
+	d.opens("object store", d.client.Close)
+	patience := time.Duration(c.StartTimeout)
+	checkCtx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := d.client.Check(checkCtx, d.source.Prefix); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout (%w)",
+				d.source, c.Endpoint, c.StartTimeout, err)
+		}
+		return fmt.Errorf("%s: %w", d.source, err)
+	}
+	return nil
+}
+
+// credentialsConfig translates the settings.
+func credentialsConfig(c *config.Config) oss.CredentialsConfig {
+	kinds := map[string]oss.CredentialKind{
+		"env":          oss.CredentialsEnvironment,
+		"sts":          oss.CredentialsEnvironment,
+		"file":         oss.CredentialsFile,
+		"ecs-ram-role": oss.CredentialsECSRole,
+		"oidc":         oss.CredentialsOIDC,
+		"default":      oss.CredentialsChain,
+		"anonymous":    oss.CredentialsAnonymous,
+	}
+	return oss.CredentialsConfig{Kind: kinds[c.Credentials], File: c.CredentialsFile, RoleName: c.RoleName}
+}
+
+// openCache makes the cache directory if it is not there, and opens the tiers.
+func (d *daemon) openCache(context.Context) error {
+	c := &d.settings.Config
+	if c.CacheDir != "" {
+		if err := d.makeCacheDir(filepath.Clean(c.CacheDir)); err != nil {
+			return d.settings.Refuse("cache-dir", err)
+		}
+	}
+	opened, err := cache.Open(cache.Config{
+		Bucket: d.source.Bucket + "@" + c.Endpoint,
+		Dir:    c.CacheDir,
+		Size:   int64(c.CacheSize),
+		Memory: int64(c.Memory),
+	}, d.client.As(oss.Demand), d.client.As(oss.Prefetch), d.registry, d.log.Logger)
+	if err != nil {
+		if c.CacheDir != "" {
+			return d.settings.Refuse("cache-dir", err)
+		}
+		return fmt.Errorf("open cache: %w", err)
+	}
+	d.cache = opened
+	d.opens("cache", opened.Close)
+	return nil
+}
+
+// makeCacheDir makes dir unless it exists. If the start fails afterwards, what
+// was made is removed again.
+func (d *daemon) makeCacheDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("make cache directory: %w", err)
+	}
+	d.opens("cache directory", func() error {
+		select {
+		case <-d.opened:
+			return nil // it has been used
+		default:
+			return os.RemoveAll(dir)
+		}
+	})
+	return nil
+}
+
+// openTree opens the view of names.
+func (d *daemon) openTree(context.Context) error {
+	c := &d.settings.Config
+	tree, err := manifest.NewLive(manifest.LiveConfig{
+		Prefix:      d.source.Prefix,
+		TTL:         lifetime(c.MetadataTTL),
+		NegativeTTL: lifetime(c.NegativeTTL),
+	}, d.client.As(oss.Demand), d.registry, d.log.Logger)
+	if err != nil {
+		return fmt.Errorf("open names of %s: %w", d.source, err)
+	}
+	d.tree = tree
+	d.opens("names", tree.Close)
+	return nil
+}
+
+// lifetime translates a setting: zero asks again each time, but is the default in
+// the configuration of a part.
+func lifetime(d config.Duration) time.Duration { return max(time.Duration(d), time.Nanosecond) }
+
+// openControl makes the control channel and registers what this program answers.
+func (d *daemon) openControl(context.Context) error {
+	d.mux = control.NewMux(control.MuxConfig{
+		OwnerUID: uint32(os.Geteuid()),
+		Version:  versionText(),
+	}, d.registry, d.log.Logger)
+	control.Handle(d.mux, methodStatus, control.Anyone, d.answerStatus)
+	control.Handle(d.mux, methodUmount, control.Owner, d.answerUmount)
+	return nil
+}
+
+// openMount mounts. The mount is not among the parts: it is taken away by run, or
+// by anybody else, before the parts are closed.
+func (d *daemon) openMount() error {
+	c := &d.settings.Config
+	mount, err := pailfs.Mount(pailfs.Config{
+		Mountpoint:  d.at,
+		Source:      d.source.String(),
+		Immutable:   c.Immutable,
+		NoOpen:      choice(c.NoOpen),
+		Passthrough: choice(c.Passthrough),
+		AllowOther:  c.AllowOther,
+		UID:         c.UID.Or(os.Geteuid()),
+		GID:         c.GID.Or(os.Getegid()),
+		FileMode:    0o666 &^ uint32(c.Umask),
+		DirMode:     0o777 &^ uint32(c.Umask),
+		Control:     controlAdapter{d.mux},
+	}, d.tree, d.cache, d.registry, d.log.Logger)
+	if err != nil {
+		return fmt.Errorf("mount %s at %s: %w", d.source, d.at, err)
+	}
+	d.mount = mount
+	d.opens("control channel", d.mux.Close)
+	return nil
+}
+
+// choice translates a setting that was validated.
+func choice(s string) pailfs.Choice {
+	switch s {
+	case "on":
+		return pailfs.On
+	case "off":
+		return pailfs.Off
+	default:
+		return pailfs.Auto
+	}
+}
+
+// reopenLog opens the log file again after it was rotated.
+func (d *daemon) reopenLog() {
+	if d.log.file == nil {
+		return
+	}
+	if err := d.log.file.Reopen(); err != nil {
+		d.log.Error("cannot open the log file again; logging to the one before", "error", err)
+	}
+}

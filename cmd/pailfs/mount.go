@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+)
+
+// mountCmd is `pailfs mount`.
+type mountCmd struct {
+	Source     config.Location `arg:"" placeholder:"oss://BUCKET[/PREFIX]" help:"What to mount: oss://bucket or oss://bucket/prefix."`
+	MountPoint string          `arg:"" name:"mountpoint" help:"Where to mount it: an empty directory."`
+	Detach     bool            `name:"detach" short:"d" help:"Return when the mount answers and leave the daemon running."`
+	settingsFlags
+}
+
+// Help gives examples.
+func (mountCmd) Help() string {
+	return `The daemon runs in the foreground until it is unmounted or gets SIGINT or SIGTERM; with --detach it runs in the background. A second signal unmounts a mount that is in use.
+
+Exit codes: 0 unmounted cleanly (with --detach: mounted), 1 failed, 2 wrong arguments or configuration.
+
+Examples:
+
+	export OSS_ACCESS_KEY_ID=... OSS_ACCESS_KEY_SECRET=...
+	pailfs mount oss://bucket /mnt/data --endpoint https://oss-cn-hangzhou-internal.aliyuncs.com --region cn-hangzhou
+	pailfs mount oss://bucket/imagenet /mnt/data --config /etc/pailfs/data.yaml --detach
+	pailfs mount oss://bucket/frozen /mnt/data --endpoint oss-cn-hangzhou.aliyuncs.com --cache-dir /ssd/pailfs --cache-size 500GiB --read-only --immutable
+	mount -t fuse.pailfs oss://bucket/imagenet /mnt/data -o config=/etc/pailfs/data.yaml,ro`
+}
+
+// Run mounts, and unless it detaches serves until the mount has ended.
+func (c *mountCmd) Run(p program, parsed *kong.Context) error {
+	l, err := c.load(p, parsed)
+	if err != nil {
+		return err
+	}
+	if l.Endpoint == "" {
+		return usage(errors.New("no endpoint is set: give --endpoint, for example https://oss-cn-hangzhou-internal.aliyuncs.com"))
+	}
+	if c.Detach && p.parent == nil {
+		return p.detach(c.MountPoint)
+	}
+	at, stale, err := checkMachine(l, c.MountPoint)
+	if err != nil {
+		return err
+	}
+	log, err := openLog(&l.Config, p.stderr, p.parent != nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // nothing can be logged any more
+	return serve(p, l, c.Source, at, stale, log)
+}
+
+// checkMachine refuses what cannot work on this machine. It changes nothing.
+func checkMachine(l *config.Loaded, path string) (at string, stale *mountpoint.Mount, err error) {
+	if at, stale, err = checkMountPoint(path); err != nil {
+		return "", nil, err
+	}
+	if err := checkFUSE(l.AllowOther); err != nil {
+		return "", nil, err
+	}
+	if err := checkMemory(l); err != nil {
+		return "", nil, err
+	}
+	if err := checkCacheDir(l, at); err != nil {
+		return "", nil, err
+	}
+	return at, stale, nil
+}
+
+// serve opens the daemon, tells that it is ready and runs it to its end.
+func serve(p program, l *config.Loaded, source config.Location, at string, stale *mountpoint.Mount, log daemonLog) error {
+	signals := newSignals()
+	defer signals.stop()
+	// A signal during the start ends the start; one that comes too late for that is
+	// still in signals and ends what was started.
+	ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	d, err := openDaemon(ctx, l, source, at, stale, log, p.notice)
+	interrupted := ctx.Err()
+	cancel()
+	switch {
+	case err != nil && interrupted != nil:
+		return fmt.Errorf("mount %s: %w", source, interrupted)
+	case err != nil:
+		return err
+	}
+	p.ready()
+	return d.run(signals)
+}
+
+// notice tells the user something that is no error.
+func (p program) notice(text string) {
+	if p.parent != nil {
+		p.parent.send(parentMessage{Notice: text})
+		return
+	}
+	fmt.Fprintf(p.stderr, "pailfs: %s\n", text)
+}

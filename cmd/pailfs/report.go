@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pailfs/pailfs/cache"
+	pailfs "github.com/pailfs/pailfs/fs"
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/control"
+)
+
+// statusReport is what `pailfs status --json` prints and the control method
+// status answers. It holds no secret. Fields may be added; what is here keeps its
+// name and meaning.
+type statusReport struct {
+	Version    string    `json:"version"`
+	PID        int       `json:"pid"`
+	Started    time.Time `json:"started"`
+	Uptime     float64   `json:"uptime_seconds"`
+	Source     string    `json:"source"`
+	MountPoint string    `json:"mountpoint"`
+	// Log says where the log goes, HTTP where metrics are served ("" for nowhere).
+	Log  string `json:"log"`
+	HTTP string `json:"http,omitempty"`
+	// Resident is the daemon's memory in bytes, its memory tier included.
+	Resident   int64         `json:"resident_bytes"`
+	FileSystem pailfs.Status `json:"file_system"`
+	// Latencies are the kernel's requests as the daemon answered them.
+	Latencies []operationFigures `json:"latencies"`
+	Cache     cache.Stats        `json:"cache"`
+	Store     storeReport        `json:"store"`
+	// MetadataTTL is for how many seconds a name is believed.
+	MetadataTTL float64 `json:"metadata_ttl_seconds"`
+}
+
+// storeReport is what is known of the object store.
+type storeReport struct {
+	Endpoint    string             `json:"endpoint"`
+	Region      string             `json:"region,omitempty"`
+	Credentials credentialsReport  `json:"credentials"`
+	Limiter     limiterReport      `json:"limiter"`
+	Requests    []operationFigures `json:"requests"`
+}
+
+// credentialsReport says whose keys are used, and never the keys.
+type credentialsReport struct {
+	Kind string `json:"kind"`
+	// AccessKeyID is shortened.
+	AccessKeyID string `json:"access_key_id,omitempty"`
+	// Expires is absent if they do not, or if it is not known.
+	Expires *time.Time `json:"expires,omitempty"`
+	// Error is why they could not be renewed.
+	Error string `json:"error,omitempty"`
+}
+
+// limiterReport is the state of the request limiter.
+type limiterReport struct {
+	Limit     int            `json:"limit"`
+	InFlight  map[string]int `json:"in_flight"`
+	Waiting   map[string]int `json:"waiting"`
+	Rate      float64        `json:"rate_limit_per_second"`
+	Throttled uint64         `json:"throttled"`
+}
+
+// answerStatus is the control method status. It makes no request to the store.
+func (d *daemon) answerStatus(ctx context.Context, _ control.Caller, _ struct{}) (statusReport, error) {
+	select {
+	case <-d.opened:
+	case <-ctx.Done():
+		return statusReport{}, ctx.Err()
+	}
+	figures, err := gatherFigures(d.registry)
+	if err != nil {
+		return statusReport{}, err
+	}
+	return statusReport{
+		Version:     versionText(),
+		PID:         os.Getpid(),
+		Started:     d.started.UTC().Truncate(time.Second),
+		Uptime:      time.Since(d.started).Seconds(),
+		Source:      d.source.String(),
+		MountPoint:  d.at,
+		Log:         d.log.to,
+		HTTP:        d.web.address(),
+		Resident:    figures.resident,
+		FileSystem:  d.mount.Status(),
+		Latencies:   figures.fileSystem,
+		Cache:       d.cache.Stats(),
+		Store:       d.storeReport(figures),
+		MetadataTTL: time.Duration(d.settings.MetadataTTL).Seconds(),
+	}, nil
+}
+
+func (d *daemon) storeReport(figures figures) storeReport {
+	status := d.credentials.Status()
+	c := credentialsReport{Kind: string(status.Kind), AccessKeyID: status.AccessKeyID}
+	if !status.Expires.IsZero() {
+		expires := status.Expires.UTC()
+		c.Expires = &expires
+	}
+	if status.Err != nil {
+		c.Error = oneLine(status.Err)
+	}
+	stats := d.limiter.Stats()
+	l := limiterReport{
+		Limit:     stats.Limit,
+		InFlight:  map[string]int{},
+		Waiting:   map[string]int{},
+		Rate:      stats.Rate,
+		Throttled: stats.Throttled,
+	}
+	for _, class := range []oss.Class{oss.Demand, oss.Prefetch, oss.Upload} {
+		l.InFlight[class.String()] = stats.InFlight[class]
+		l.Waiting[class.String()] = stats.Waiting[class]
+	}
+	return storeReport{
+		Endpoint:    strings.TrimSuffix(d.settings.Endpoint, "/"),
+		Region:      d.settings.Region,
+		Credentials: c,
+		Limiter:     l,
+		Requests:    figures.store,
+	}
+}

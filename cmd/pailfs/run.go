@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+)
+
+// unmountRetry is how long after a failed attempt the daemon tries to unmount
+// again, while it has been told to stop and something uses the mount.
+const unmountRetry = time.Second
+
+// run serves until the mount has ended, by whoever's hand, and then closes the
+// parts: control channel, names, cache, object store, metrics. Every end of the
+// mount that is not the daemon's death is a clean one.
+//
+// A signal makes it try to unmount until that works; the daemon serves on
+// meanwhile. A request through the control channel makes it try for
+// umountPatience, long enough for the caller to let the mount go. A second signal
+// and a request by force end the mount whoever uses it.
+func (d *daemon) run(s *signals) error {
+	ended := make(chan struct{})
+	go func() {
+		d.mount.Wait()
+		close(ended)
+	}()
+	d.notify.ready(d.source, d.at)
+	stopWatch := d.notify.watch(d.at)
+	defer stopWatch()
+
+	var again <-chan time.Time // when to try again, nil if not trying
+	var until time.Time        // when a request is given up
+	signalled := false
+	for {
+		select {
+		case <-ended:
+			return d.finish()
+		case <-s.reopen:
+			d.reopenLog()
+		case request := <-d.requests:
+			if request.Force {
+				return d.force(ended)
+			}
+			until = time.Now().Add(umountPatience)
+			if d.unmount(request.Lazy) != nil {
+				again = time.After(umountPoll)
+			}
+		case sig := <-s.end:
+			if signalled {
+				d.log.Warn("told to stop again", "signal", sig.String())
+				return d.force(ended)
+			}
+			signalled = true
+			d.log.Info("stopping", "signal", sig.String())
+			d.notify.stopping()
+			if d.unmount(false) != nil {
+				d.log.Warn("the mount is in use; waiting until it is not. A second signal ends it all the same", "mountpoint", d.at, "users", d.holders())
+				again = time.After(unmountRetry)
+			}
+		case <-again:
+			again = nil
+			switch err := d.unmount(false); {
+			case err == nil:
+			case time.Now().Before(until):
+				again = time.After(umountPoll)
+			case signalled:
+				again = time.After(unmountRetry)
+			}
+		}
+	}
+}
+
+// unmount tries to unmount once and remembers how that went.
+func (d *daemon) unmount(lazy bool) error {
+	err := mountpoint.Unmount(d.at, lazy)
+	state := umountState{At: time.Now(), Busy: errors.Is(err, mountpoint.ErrBusy)}
+	if err != nil {
+		state.Error = err.Error()
+	}
+	d.lastUmount.Store(&state)
+	return err
+}
+
+// holders returns who uses the mount, for people.
+func (d *daemon) holders() []string {
+	m, ok, err := mountpoint.At(d.at)
+	if err != nil || !ok {
+		return nil
+	}
+	var users []string
+	for _, h := range mountpoint.Holders(m) {
+		users = append(users, h.String())
+	}
+	return users
+}
+
+// forcePatience is how long the kernel may take to tell us that it has ended the
+// connection.
+const forcePatience = 2 * time.Second
+
+// force takes the name away from a mount that is in use and ends the connection
+// to the kernel, so that its users get errors rather than wait for ever.
+func (d *daemon) force(ended <-chan struct{}) error {
+	d.log.Warn("unmounting although the mount is in use; its users get errors", "mountpoint", d.at, "users", d.holders())
+	m, mounted, err := mountpoint.At(d.at)
+	if err != nil {
+		return errors.Join(err, d.finish())
+	}
+	if mounted {
+		if err := d.unmount(true); err != nil {
+			d.log.Error("cannot unmount", "error", err)
+		}
+		if err := mountpoint.Abort(m); err != nil {
+			d.log.Warn("cannot end the connection to the kernel; it ends with this process", "error", err)
+		}
+	}
+	select {
+	case <-ended:
+	case <-time.After(forcePatience):
+	}
+	return d.finish()
+}
+
+// finish closes the parts after the mount has ended.
+func (d *daemon) finish() error {
+	d.notify.stopping()
+	err := d.close()
+	if err != nil {
+		d.log.Error("stopped with errors", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return err
+	}
+	d.log.Info("unmounted", "source", d.source.String(), "mountpoint", d.at, "uptime", time.Since(d.started).Round(time.Second).String())
+	return nil
+}

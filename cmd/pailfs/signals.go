@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// signals are the signals that a daemon obeys: SIGINT and SIGTERM stop it,
+// SIGHUP opens the log file again. SIGPIPE is ignored: a reader of our output that
+// has gone must not end a file system.
+type signals struct {
+	end    chan os.Signal
+	reopen chan os.Signal
+}
+
+func newSignals() *signals {
+	s := &signals{end: make(chan os.Signal, 4), reopen: make(chan os.Signal, 1)}
+	signal.Notify(s.end, unix.SIGINT, unix.SIGTERM)
+	signal.Notify(s.reopen, unix.SIGHUP)
+	signal.Ignore(unix.SIGPIPE)
+	return s
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.end)
+	signal.Stop(s.reopen)
+}

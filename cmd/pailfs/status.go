@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/prefetch/control"
+)
+
+// statusCmd is `pailfs status`.
+type statusCmd struct {
+	MountPoint string `arg:"" name:"mountpoint" help:"The mount, or any directory in it."`
+	JSON       bool   `name:"json" help:"Print everything as JSON."`
+}
+
+// Help gives examples.
+func (statusCmd) Help() string {
+	return `The daemon answers from what it knows: status works while the object store is down, and makes no request.
+
+Exit codes: 0 the mount answers, 1 there is no mount or it cannot be asked, 2 wrong arguments, 3 its daemon is dead.
+
+Examples:
+
+	pailfs status /mnt/data
+	pailfs status --json /mnt/data | jq .cache`
+}
+
+// Run asks the daemon and prints its answer.
+func (c *statusCmd) Run(p program) error {
+	at, m, err := findMountAbove(c.MountPoint)
+	if err != nil {
+		return err
+	}
+	state, err := mountpoint.Probe(m.Path, probePatience)
+	switch {
+	case err != nil:
+		return fmt.Errorf("status of %s: %w", at, err)
+	case state == mountpoint.Dead:
+		return deadMount(m)
+	case state == mountpoint.Stuck:
+		return fmt.Errorf("%s: the daemon of %s does not answer: wait, or end it with pailfs umount --force %s", at, m.Source, m.Path)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
+	defer cancel()
+	var raw json.RawMessage
+	if err := callDaemon(ctx, at, methodStatus, nil, &raw); err != nil {
+		if errors.Is(err, control.ErrDaemonGone) {
+			return deadMount(m)
+		}
+		return fmt.Errorf("status of %s: %w", at, err)
+	}
+	if c.JSON {
+		// What the daemon said, also where it is newer than this program.
+		var document any
+		if err := json.Unmarshal(raw, &document); err != nil {
+			return fmt.Errorf("status of %s: %w", at, err)
+		}
+		encoder := json.NewEncoder(p.stdout)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(document)
+	}
+	var r statusReport
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return fmt.Errorf("status of %s: %w", at, err)
+	}
+	return r.print(p.stdout, time.Now())
+}
+
+// deadMount says that the daemon of m is gone, and what to do.
+func deadMount(m mountpoint.Mount) error {
+	return dead(fmt.Errorf("%s: the daemon of %s is dead: clear the mount with pailfs umount %s, or mount again, which replaces it", m.Path, m.Source, m.Path))
+}
+
+// findMountAbove returns the pailfs mount that path lies in, and the path as it
+// can be opened.
+func findMountAbove(path string) (string, mountpoint.Mount, error) {
+	at, err := mountpoint.Resolve(path)
+	if err != nil {
+		return findMount(path) // says why
+	}
+	mounts, err := mountpoint.List()
+	if err != nil {
+		return "", mountpoint.Mount{}, err
+	}
+	var best mountpoint.Mount
+	for _, m := range mounts {
+		if mountpoint.Within(m.Path, at) && len(m.Path) >= len(best.Path) {
+			best = m
+		}
+	}
+	if best.Type != mountpoint.Type {
+		return findMount(path) // says why
+	}
+	return at, best, nil
+}
+
+// print writes the report on one screen.
+func (r *statusReport) print(w io.Writer, now time.Time) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+
+	fmt.Fprintf(tw, "%s at %s\n", r.Source, r.MountPoint)
+	line("  daemon", "pid %d, up %s, version %s, %s resident", r.PID, seconds(r.Uptime), r.Version, humanSize(r.Resident))
+	line("  log", "%s", r.Log)
+	if r.HTTP != "" {
+		line("  metrics", "http://%s/metrics", r.HTTP)
+	}
+
+	fsys := r.FileSystem
+	mode := fsys.Mode
+	if mode != "immutable" {
+		mode += fmt.Sprintf(", names are believed for %s", seconds(r.MetadataTTL))
+	}
+	fmt.Fprintln(tw, "file system")
+	line("  mode", "%s", mode)
+	line("  passthrough", "%s", feature(fsys.Passthrough.On, fsys.Passthrough.Reason))
+	line("  no-open", "%s", feature(fsys.NoOpen.On, fsys.NoOpen.Reason))
+	readahead := "readahead unknown"
+	if fsys.ReadAheadKiB > 0 {
+		readahead = "readahead " + humanSize(int64(fsys.ReadAheadKiB)<<10)
+	}
+	if fsys.ReadAheadReason != "" {
+		readahead += " (" + fsys.ReadAheadReason + ")"
+	}
+	line("  kernel", "protocol %s, %s, requests up to %s", fsys.Kernel, readahead, humanSize(int64(fsys.MaxRead)))
+	line("  open", "%d files, %d directories; %d inodes known", fsys.OpenFiles, fsys.OpenDirs, fsys.Inodes)
+	line("  opened", "%d through the daemon, %d in passthrough", fsys.Opens.Cached, fsys.Opens.Passthrough)
+	line("  read", "%d requests, %s; %d objects found replaced, %d errors", fsys.Reads, humanSize(fsys.ReadBytes), fsys.Stale, fsys.Errors)
+	for _, o := range top(r.Latencies, 4) {
+		line("  "+o.Operation, "%d, median %s, p99 %s", o.Count, seconds(o.P50), seconds(o.P99))
+	}
+	if fsys.Problems.Count > 0 {
+		line("  awkward keys", "%d, see NAMES.md", fsys.Problems.Count)
+		for _, p := range fsys.Problems.Examples[:min(3, len(fsys.Problems.Examples))] {
+			line("", "%s: %s", p.Key, p.Reason)
+		}
+	}
+
+	fmt.Fprintln(tw, "cache")
+	r.printCache(line)
+
+	s := r.Store
+	fmt.Fprintln(tw, "object store")
+	where := s.Endpoint
+	if s.Region != "" {
+		where += ", region " + s.Region
+	}
+	line("  endpoint", "%s", where)
+	line("  credentials", "%s", s.Credentials.text(now))
+	line("  limiter", "%d of %d requests in flight, %d waiting; %d times told to slow down", sum(s.Limiter.InFlight), s.Limiter.Limit, sum(s.Limiter.Waiting), s.Limiter.Throttled)
+	for _, o := range top(s.Requests, 5) {
+		text := fmt.Sprintf("%d, median %s, p99 %s", o.Count, seconds(o.P50), seconds(o.P99))
+		if o.Bytes > 0 {
+			text += ", " + humanSize(int64(o.Bytes))
+		}
+		for _, outcome := range slices.Sorted(maps.Keys(o.Errors)) {
+			text += fmt.Sprintf(", %d %s", o.Errors[outcome], strings.ReplaceAll(outcome, "_", " "))
+		}
+		line("  "+o.Operation, "%s", text)
+	}
+	return tw.Flush()
+}
+
+// printCache writes the tiers.
+func (r *statusReport) printCache(line func(name, format string, args ...any)) {
+	m := r.Cache.Memory
+	line("  memory", "%s of %s", humanSize(m.Used), humanSize(m.Limit))
+}
+
+// text returns the credentials for people.
+func (c credentialsReport) text(now time.Time) string {
+	text := c.Kind
+	if c.AccessKeyID != "" {
+		text += ", key " + c.AccessKeyID
+	}
+	if c.Expires != nil {
+		if left := c.Expires.Sub(now); left > 0 {
+			text += ", expire in " + left.Round(time.Second).String()
+		} else {
+			text += ", EXPIRED " + c.Expires.Format(time.RFC3339)
+		}
+	}
+	if c.Error != "" {
+		text += ", CANNOT BE RENEWED: " + c.Error
+	}
+	return text
+}
+
+// feature returns on or off with the reason.
+func feature(on bool, reason string) string {
+	text := "off"
+	if on {
+		text = "on"
+	}
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
+// seconds returns a duration given in seconds with three digits that count.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	default:
+		return d.Round(time.Microsecond).String()
+	}
+}
+
+// top returns the first n figures.
+func top(f []operationFigures, n int) []operationFigures { return f[:min(n, len(f))] }
+
+// sum adds up what belongs to the classes.
+func sum(byClass map[string]int) int {
+	total := 0
+	for _, n := range byClass {
+		total += n
+	}
+	return total
+}
