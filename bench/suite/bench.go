@@ -66,12 +66,12 @@ func (b *bench) reach(ctx context.Context, run int) error {
 		}
 	}
 	switch b.workload.State {
-	case Cold:
-		// The client is new. Only the disk's own pages may be left.
+	case Cold, Apart:
+		// A new client, or pages never read before: only the disk's own pages may
+		// be left.
 		if b.subject.Driver.Source() == rig.FromDisk {
 			return b.drop()
 		}
-	case Apart:
 	case OnSSD:
 		if first {
 			if err := b.fill(ctx); err != nil {
