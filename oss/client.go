@@ -1,15 +1,37 @@
 package oss
 
 import (
-	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
 
+	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Client speaks to one bucket. Use [Client.As] to make requests.
 type Client struct {
-	cfg Config
+	cfg       Config
+	endpoint  *url.URL
+	log       *slog.Logger
+	limiter   *Limiter
+	metrics   *metrics
+	timing    timing
+	transport *http.Transport
+	// conn signs and frames all requests but ranged GETs, which ranges makes.
+	conn   *sdk.Conn
+	ranges *rangeSigner
+
+	latency [numLatencyKinds]latencyEstimate
+	hedging hedgeBudget
+	running runningSet
+	closing chan struct{}
+	close   sync.Once
+	// complained is when a failing service was last logged, in Unix nanoseconds.
+	complained atomic.Int64
 }
 
 // Open returns a client after checking cfg; it makes no request, for which see
@@ -17,16 +39,92 @@ type Client struct {
 // nil means one of its own. reg may be nil. The client must be closed.
 func Open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
 	if err := cfg.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open object store: %w", err)
 	}
-	return &Client{cfg: cfg}, nil
+	endpoint, err := cfg.endpointURL()
+	if err != nil {
+		return nil, fmt.Errorf("open object store: %w", err)
+	}
+	c := &Client{cfg: cfg, endpoint: endpoint, log: log, limiter: limiter, timing: defaultTiming(), closing: make(chan struct{})}
+	if c.limiter == nil {
+		if c.limiter, err = NewLimiter(LimiterConfig{}, reg); err != nil {
+			return nil, fmt.Errorf("open object store: %w", err)
+		}
+	}
+	if c.metrics, err = newMetrics(reg, cfg.Credentials); err != nil {
+		return nil, fmt.Errorf("open object store: %w", err)
+	}
+	if c.transport, err = newTransport(&cfg); err != nil {
+		return nil, fmt.Errorf("open object store: %w", err)
+	}
+	if c.conn, err = c.newConn(); err != nil {
+		return nil, fmt.Errorf("open object store: %w", err)
+	}
+	c.ranges = newRangeSigner(endpoint, &cfg)
+	c.hedging.share = cfg.hedgeShare()
+	return c, nil
 }
 
-// Check makes one cheap request, a listing of at most one key under prefix,
-// that proves endpoint, bucket, region, credentials and clock. Its error says in
-// one line which of them is wrong and what to do.
-func (c *Client) Check(ctx context.Context, prefix string) error { return nil }
+// newConn sets up the SDK to sign and frame, and to leave the rest alone.
+func (c *Client) newConn() (*sdk.Conn, error) {
+	var trip http.RoundTripper = c.transport
+	if c.cfg.Credentials.Kind() == CredentialsAnonymous {
+		trip = unsigned{trip}
+	}
+	options := []sdk.ClientOption{
+		sdk.HTTPClient(&http.Client{
+			Transport: trip,
+			// A redirected request would carry a signature for another host.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}),
+		sdk.SetCredentialsProvider(sdkCredentials{c.cfg.Credentials}),
+		sdk.UserAgent(userAgent),
+		sdk.EnableCRC(false), // done here, where a retry can rewind
+		sdk.EnableMD5(false),
+		sdk.UseCname(c.cfg.CNAME),
+		sdk.ForcePathStyle(c.cfg.PathStyle),
+	}
+	if c.cfg.Region != "" {
+		options = append(options, sdk.AuthVersion(sdk.AuthV4), sdk.Region(c.cfg.Region))
+	}
+	client, err := sdk.New(c.endpoint.String(), "", "", options...)
+	if err != nil {
+		return nil, fmt.Errorf("set up the SDK: %w", err)
+	}
+	return client.Conn, nil
+}
+
+// sdkCredentials shows a source to the SDK.
+type sdkCredentials struct{ source *CredentialSource }
+
+// GetCredentials implements sdk.CredentialsProvider.
+func (s sdkCredentials) GetCredentials() sdk.Credentials {
+	k := s.source.get()
+	if k == nil {
+		k = &keys{}
+	}
+	return sdkKeys{k}
+}
+
+// sdkKeys shows keys to the SDK.
+type sdkKeys struct{ *keys }
+
+// GetAccessKeyID implements sdk.Credentials.
+func (k sdkKeys) GetAccessKeyID() string { return k.id }
+
+// GetAccessKeySecret implements sdk.Credentials.
+func (k sdkKeys) GetAccessKeySecret() string { return k.secret.reveal() }
+
+// GetSecurityToken implements sdk.Credentials.
+func (k sdkKeys) GetSecurityToken() string { return k.token.reveal() }
 
 // Close ends what the client runs and closes its connections. Calls in progress
-// fail.
-func (c *Client) Close() error { return nil }
+// fail with [ErrUnavailable]. It does not close the credentials.
+func (c *Client) Close() error {
+	c.close.Do(func() {
+		close(c.closing)
+		c.running.close()
+		c.transport.CloseIdleConnections()
+	})
+	return nil
+}

@@ -62,6 +62,17 @@ const (
 	defaultHedgeShare     = 0.03
 )
 
+func (c *Config) hedgeShare() float64 {
+	switch {
+	case c.HedgeShare == 0:
+		return defaultHedgeShare
+	case c.HedgeShare < 0:
+		return 0
+	default:
+		return c.HedgeShare
+	}
+}
+
 func (d Deadlines) of(class Class) time.Duration {
 	pick := func(set, otherwise time.Duration) time.Duration {
 		if set > 0 {
@@ -113,6 +124,11 @@ func (c *Config) endpointURL() (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
+// pathStyle says whether the bucket stands in the path.
+func (c *Config) pathStyle(endpoint *url.URL) bool {
+	return c.PathStyle || net.ParseIP(endpoint.Hostname()) != nil
+}
+
 // validate refuses what cannot work, so that Open fails before any request.
 func (c *Config) validate() error {
 	if _, err := c.endpointURL(); err != nil {
@@ -124,8 +140,8 @@ func (c *Config) validate() error {
 	if c.Region != "" && (!regionName.MatchString(c.Region) || strings.HasPrefix(c.Region, "oss-")) {
 		return fmt.Errorf("region %q: give one such as cn-hangzhou", c.Region)
 	}
-	if c.PathStyle && c.CNAME {
-		return errors.New("path style and CNAME exclude each other")
+	if endpoint, err := c.endpointURL(); c.CNAME && (err != nil || c.pathStyle(endpoint)) {
+		return errors.New("a CNAME endpoint is a domain, and excludes path style")
 	}
 	if c.MaxConnections < 0 {
 		return fmt.Errorf("max connections %d: must not be negative", c.MaxConnections)

@@ -1,8 +1,17 @@
 package oss
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/aliyun/credentials-go/credentials"
 )
 
 // CredentialKind names a place where credentials come from.
@@ -10,13 +19,14 @@ type CredentialKind string
 
 // The credential kinds.
 const (
-	// CredentialsAuto takes the first of these that is present: the environment,
-	// the file, the default chain. It is the default.
+	// CredentialsAuto takes the first that is present of the environment, the file
+	// and the default chain. It is the default.
 	CredentialsAuto CredentialKind = "auto"
 	// CredentialsEnvironment reads OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET and
 	// OSS_SESSION_TOKEN once.
 	CredentialsEnvironment CredentialKind = "environment"
-	// CredentialsFile reads the JSON file of the OSS connector for AI/ML.
+	// CredentialsFile reads the JSON file of the OSS connector for AI/ML, again
+	// whenever it changes.
 	CredentialsFile CredentialKind = "file"
 	// CredentialsStatic takes the values given in the configuration.
 	CredentialsStatic CredentialKind = "static"
@@ -53,20 +63,75 @@ type CredentialsConfig struct {
 	STSEndpoint     string
 }
 
+// String names the kind only, so that a configuration can be logged.
+func (c CredentialsConfig) String() string { return "credentials(" + string(c.kind()) + ")" }
+
+// GoString is String: %#v must not show a secret either.
+func (c CredentialsConfig) GoString() string { return c.String() }
+
+// LogValue is String for slog.
+func (c CredentialsConfig) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// MarshalText is String for encoders.
+func (c CredentialsConfig) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+func (c CredentialsConfig) kind() CredentialKind {
+	if c.Kind == "" {
+		return CredentialsAuto
+	}
+	return c.Kind
+}
+
+const (
+	envAccessKeyID     = "OSS_ACCESS_KEY_ID"
+	envAccessKeySecret = "OSS_ACCESS_KEY_SECRET"
+	envSessionToken    = "OSS_SESSION_TOKEN"
+)
+
+// keys are credentials as they were read. They are immutable, and the secrets are
+// of a type that cannot be printed.
+type keys struct {
+	id      string
+	secret  secret
+	token   secret
+	expires time.Time
+	renewed time.Time
+}
+
+// A provider reads credentials from one place. It is called by one goroutine at
+// a time.
+type provider interface {
+	// read returns the keys that are valid now.
+	read(ctx context.Context) (*keys, error)
+	// changed says cheaply whether read would give something else now.
+	changed() bool
+	// forget makes the next read ask anew rather than answer from memory.
+	forget()
+}
+
 // CredentialSource holds the credentials that are valid now and renews them
-// before they expire.
+// before they expire. It runs one goroutine until Close, and none for kinds that
+// cannot change. It never shows a secret, however it is printed.
 type CredentialSource struct {
-	kind CredentialKind
-	log  *slog.Logger
+	kind     CredentialKind
+	log      *slog.Logger
+	provider provider
+	current  atomic.Pointer[keys]
+	lastErr  atomic.Pointer[error]
+
+	reading sync.Mutex    // held while provider is called
+	nudge   chan struct{} // asks the goroutine to renew now
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
 
 // CredentialStatus is what may be shown of a source.
 type CredentialStatus struct {
 	Kind CredentialKind
-	// AccessKeyID is shortened to its first and last four characters.
+	// AccessKeyID is shortened to its first and last characters.
 	AccessKeyID string
-	// Expires is the zero time if the credentials do not expire, or if the source
-	// does not say when.
+	// Expires is the zero time if the credentials do not expire, or if the place
+	// they come from does not say when.
 	Expires time.Time
 	// Renewed is when the values were last read.
 	Renewed time.Time
@@ -77,11 +142,316 @@ type CredentialStatus struct {
 // OpenCredentials reads credentials for the first time, so that what is missing
 // or unreadable is said at once, and keeps them fresh until Close.
 func OpenCredentials(cfg CredentialsConfig, log *slog.Logger) (*CredentialSource, error) {
-	return &CredentialSource{kind: cfg.Kind, log: log}, nil
+	kind, p, err := newProvider(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open credentials (%s): %w", kind, err)
+	}
+	s := &CredentialSource{kind: kind, log: log, provider: p}
+	if p == nil {
+		return s, nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := s.renew(ctx); err != nil {
+		cancel()
+		if cfg.kind() == CredentialsAuto && kind == CredentialsChain {
+			return nil, fmt.Errorf("open credentials: none found: set %s and %s, or write ~/.alibabacloud/credentials, or choose a kind (default chain: %w)",
+				envAccessKeyID, envAccessKeySecret, err)
+		}
+		return nil, fmt.Errorf("open credentials (%s): %w", kind, err)
+	}
+	if _, constant := p.(constantProvider); constant {
+		cancel()
+		return s, nil
+	}
+	s.cancel = cancel
+	s.nudge = make(chan struct{}, 1)
+	s.done = make(chan struct{})
+	go s.keepFresh(ctx)
+	return s, nil
+}
+
+// newProvider resolves the kind. A nil provider means anonymous.
+func newProvider(cfg CredentialsConfig) (CredentialKind, provider, error) {
+	kind := cfg.kind()
+	if kind == CredentialsAuto {
+		var err error
+		if kind, err = detectKind(cfg); err != nil {
+			return kind, nil, err
+		}
+	}
+	switch kind {
+	case CredentialsEnvironment:
+		p, err := environmentProvider()
+		return kind, p, err
+	case CredentialsFile:
+		path, err := credentialsPath(cfg.File)
+		return kind, &fileProvider{path: path}, err
+	case CredentialsStatic:
+		if cfg.AccessKeyID == "" || cfg.AccessKeySecret == "" {
+			return kind, nil, errors.New("static credentials need an access key id and a secret")
+		}
+		return kind, constantProvider{keys{id: cfg.AccessKeyID, secret: newSecret(cfg.AccessKeySecret), token: newSecret(cfg.SecurityToken)}}, nil
+	case CredentialsECSRole:
+		c := new(credentials.Config).SetType("ecs_ram_role").SetRoleName(cfg.RoleName)
+		return kind, &cloudProvider{config: c}, nil
+	case CredentialsOIDC:
+		c := new(credentials.Config).SetType("oidc_role_arn").SetRoleArn(cfg.RoleARN).SetOIDCProviderArn(cfg.OIDCProviderARN).
+			SetOIDCTokenFilePath(cfg.OIDCTokenFile).SetSTSEndpoint(cfg.STSEndpoint).SetRoleSessionName("pailfs")
+		return kind, &cloudProvider{config: c}, nil
+	case CredentialsChain:
+		return kind, &cloudProvider{}, nil
+	case CredentialsAnonymous:
+		return kind, nil, nil
+	default:
+		return kind, nil, fmt.Errorf("unknown kind %q", string(kind))
+	}
+}
+
+// detectKind is the order of [CredentialsAuto].
+func detectKind(cfg CredentialsConfig) (CredentialKind, error) {
+	if cfg.AccessKeyID != "" {
+		return CredentialsStatic, nil
+	}
+	if cfg.File != "" {
+		return CredentialsFile, nil
+	}
+	if os.Getenv(envAccessKeyID) != "" || os.Getenv(envAccessKeySecret) != "" {
+		return CredentialsEnvironment, nil
+	}
+	path, err := credentialsPath("")
+	if err == nil && looksLikeJSON(path) {
+		return CredentialsFile, nil
+	}
+	return CredentialsChain, nil
+}
+
+func environmentProvider() (provider, error) {
+	k := keys{
+		id:     strings.TrimSpace(os.Getenv(envAccessKeyID)),
+		secret: newSecret(strings.TrimSpace(os.Getenv(envAccessKeySecret))),
+		token:  newSecret(strings.TrimSpace(os.Getenv(envSessionToken))),
+	}
+	switch {
+	case k.id == "":
+		return nil, fmt.Errorf("environment variable %s is empty", envAccessKeyID)
+	case k.secret.empty():
+		return nil, fmt.Errorf("environment variable %s is empty", envAccessKeySecret)
+	}
+	return constantProvider{k}, nil
+}
+
+// constantProvider gives keys that never change.
+type constantProvider struct{ k keys }
+
+func (p constantProvider) read(context.Context) (*keys, error) {
+	k := p.k
+	return &k, nil
+}
+
+func (p constantProvider) changed() bool { return false }
+
+func (p constantProvider) forget() {}
+
+// get returns the keys to sign with, nil for anonymous.
+func (s *CredentialSource) get() *keys {
+	if s == nil {
+		return nil
+	}
+	return s.current.Load()
+}
+
+// Kind returns where the credentials come from, after [CredentialsAuto] has been
+// resolved.
+func (s *CredentialSource) Kind() CredentialKind {
+	if s == nil {
+		return CredentialsAnonymous
+	}
+	return s.kind
 }
 
 // Status returns what may be shown.
-func (s *CredentialSource) Status() CredentialStatus { return CredentialStatus{Kind: s.kind} }
+func (s *CredentialSource) Status() CredentialStatus {
+	st := CredentialStatus{Kind: s.Kind()}
+	if k := s.get(); k != nil {
+		st.AccessKeyID, st.Expires, st.Renewed = shorten(k.id), k.expires, k.renewed
+	}
+	if s != nil {
+		if err := s.lastErr.Load(); err != nil {
+			st.Err = *err
+		}
+	}
+	return st
+}
 
-// Close stops the renewal. Requests go on with what is known.
-func (s *CredentialSource) Close() error { return nil }
+// String names the kind and the shortened key id.
+func (s *CredentialSource) String() string {
+	st := s.Status()
+	if st.AccessKeyID == "" {
+		return "credentials(" + string(st.Kind) + ")"
+	}
+	return "credentials(" + string(st.Kind) + " " + st.AccessKeyID + ")"
+}
+
+// GoString is String: %#v must not show a secret either.
+func (s *CredentialSource) GoString() string { return s.String() }
+
+// LogValue is String for slog.
+func (s *CredentialSource) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText is String for encoders.
+func (s *CredentialSource) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Close stops the renewal and waits for it to end. Requests go on with what is
+// known.
+func (s *CredentialSource) Close() error {
+	if s.cancel != nil {
+		s.cancel()
+		<-s.done
+	}
+	return nil
+}
+
+// renew reads the keys and puts them in force.
+func (s *CredentialSource) renew(ctx context.Context) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	k, err := s.provider.read(ctx)
+	if err != nil {
+		err = s.redact(err)
+		s.lastErr.Store(&err)
+		return err
+	}
+	k.renewed = time.Now()
+	s.lastErr.Store(nil)
+	s.current.Store(k)
+	return nil
+}
+
+const (
+	// changeInterval is how often a file is looked at.
+	changeInterval = 5 * time.Second
+	// renewMargin is how long before expiry keys are renewed. OSS needs them valid
+	// when a request arrives; the rest is room for retries.
+	renewMargin = 5 * time.Minute
+	// unknownExpiryInterval is how often a place that hides its expiry is asked.
+	// The cloud library answers from memory until three minutes before the end.
+	unknownExpiryInterval = 30 * time.Second
+	// forcedInterval is the least time between renewals because of refused requests.
+	forcedInterval = 10 * time.Second
+)
+
+// renewAt says when keys that were read at k.renewed should be read again.
+func renewAt(k *keys) time.Time {
+	if k.expires.IsZero() {
+		return k.renewed.Add(unknownExpiryInterval)
+	}
+	life := k.expires.Sub(k.renewed)
+	return k.expires.Add(-min(renewMargin, life/5))
+}
+
+// keepFresh renews the keys before they expire, when their place changes, and
+// when a request was refused because of them.
+func (s *CredentialSource) keepFresh(ctx context.Context) {
+	defer close(s.done)
+	var failures int
+	var lastForced time.Time
+	next := renewAt(s.get())
+	for {
+		wait := min(time.Until(next), changeInterval)
+		timer := time.NewTimer(max(wait, 0))
+		forced := false
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-s.nudge:
+			timer.Stop()
+			// A right that is missing for good must not become a stream of renewals.
+			forced = time.Since(lastForced) > forcedInterval
+		}
+		if !forced && time.Now().Before(next) && !s.provider.changed() {
+			continue
+		}
+		if forced {
+			lastForced = time.Now()
+			s.forget()
+		}
+		if err := s.renew(ctx); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			failures++
+			next = time.Now().Add(backoff(failures, time.Second, time.Minute))
+			s.log.Error("renewing credentials failed", "kind", s.kind, "err", err, "expires", s.get().expires)
+			continue
+		}
+		if failures > 0 {
+			s.log.Info("credentials renewed", "kind", s.kind, "after_failures", failures)
+		}
+		failures = 0
+		// A place that keeps giving keys that are about to end is asked at a calm pace.
+		next = renewAt(s.get())
+		if soon := time.Now().Add(changeInterval); next.Before(soon) {
+			next = soon
+		}
+	}
+}
+
+func (s *CredentialSource) forget() {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.provider.forget()
+}
+
+// refreshed is called when the server refused used. It returns true if other
+// keys are in force now, so that signing again may help, and asks for a renewal
+// if not.
+func (s *CredentialSource) refreshed(ctx context.Context, used *keys) bool {
+	if s == nil || s.done == nil {
+		return false
+	}
+	if now := s.get(); !sameKeys(now, used) {
+		return true
+	}
+	if s.provider.changed() {
+		if err := s.renew(ctx); err == nil {
+			return !sameKeys(s.get(), used)
+		}
+	}
+	select {
+	case s.nudge <- struct{}{}:
+	default:
+	}
+	return false
+}
+
+func sameKeys(a, b *keys) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.id == b.id && a.secret.equal(b.secret) && a.token.equal(b.token)
+}
+
+// redact removes the known secrets from an error's text. The error's kind is
+// lost with it; nobody tests for the kind of a renewal's failure.
+func (s *CredentialSource) redact(err error) error {
+	text := s.redactText(err.Error())
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
+}
+
+func (s *CredentialSource) redactText(text string) string {
+	k := s.get()
+	if k == nil {
+		return text
+	}
+	for _, hidden := range []string{k.secret.reveal(), k.token.reveal()} {
+		if len(hidden) >= 8 {
+			text = strings.ReplaceAll(text, hidden, hiddenSecret)
+		}
+	}
+	return text
+}

@@ -1,0 +1,306 @@
+package oss
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
+)
+
+// failure is why one request failed: who said so, what it means to callers, and
+// whether repeating it may help. It is the error that calls return, too.
+type failure struct {
+	op  operation
+	key string
+
+	// kind is the sentinel that callers test for.
+	kind error
+	// outcome is what metrics count.
+	outcome outcome
+	// transient says that the same request may succeed later.
+	transient bool
+	// ambiguous says that the server may have carried the request out.
+	ambiguous bool
+	// wait is how long the server asked to wait; 0 if it did not say.
+	wait time.Duration
+
+	// status, code, message, requestID and endpoint are the server's words, empty
+	// if it was not reached.
+	status    int
+	code      string
+	message   string
+	requestID string
+	endpoint  string
+	// date is the server's clock in the answer.
+	date time.Time
+	// keys are what the request was signed with, nil if it was not.
+	keys *keys
+	// cause is what happened below HTTP.
+	cause error
+}
+
+// Error returns one line: what was asked, what went wrong, where to look it up.
+func (f *failure) Error() string {
+	var b strings.Builder
+	b.WriteString(f.op.String())
+	if f.key != "" {
+		fmt.Fprintf(&b, " %q", f.key)
+	}
+	b.WriteString(": ")
+	b.WriteString(f.kind.Error())
+	switch {
+	case f.status != 0 && f.code == "" && f.message == "":
+		fmt.Fprintf(&b, ": %d %s", f.status, http.StatusText(f.status))
+	case f.status != 0:
+		fmt.Fprintf(&b, ": %s", f.code)
+		if f.message != "" {
+			fmt.Fprintf(&b, ": %s", f.message)
+		}
+		fmt.Fprintf(&b, " (%d)", f.status)
+	}
+	if f.cause != nil {
+		fmt.Fprintf(&b, ": %v", f.cause)
+	}
+	if f.requestID != "" {
+		fmt.Fprintf(&b, " [request %s]", f.requestID)
+	}
+	return b.String()
+}
+
+// Unwrap lets errors.Is see both the kind and what happened below HTTP.
+func (f *failure) Unwrap() []error {
+	if f.cause == nil {
+		return []error{f.kind}
+	}
+	return []error{f.kind, f.cause}
+}
+
+// The causes that this package itself makes.
+var (
+	errLimiterWait = errors.New("still waiting for other requests")
+	errFirstByte   = errors.New("no answer in time")
+	errStalled     = errors.New("the connection stalled")
+	errHedgeLost   = errors.New("the other request answered first")
+	errClosed      = errors.New("client is closed")
+	errBadAnswer   = errors.New("the answer is not one that OSS gives")
+)
+
+// codeKinds maps the server's codes to kinds where the status alone would
+// mislead. Source: the error tables of the OSS API reference.
+var codeKinds = map[string]error{
+	"NoSuchKey":                    ErrNotFound,
+	"NoSuchUpload":                 ErrNotFound,
+	"SymlinkTargetNotExist":        ErrNotFound,
+	"NoSuchBucket":                 ErrNoBucket,
+	"FileAlreadyExists":            ErrExists,
+	"ObjectAlreadyExists":          ErrExists,
+	"PreconditionFailed":           ErrChanged,
+	"FileImmutable":                ErrAccessDenied,
+	"InvalidObjectState":           ErrInvalid,
+	"InvalidBucketName":            ErrInvalid,
+	"SecurityTokenExpired":         ErrAccessDenied,
+	"InvalidSecurityToken":         ErrAccessDenied,
+	"InvalidAccessKeyId":           ErrAccessDenied,
+	"RequestTimeTooSkewed":         ErrAccessDenied,
+	"UserDisable":                  ErrAccessDenied,
+	"RequestIsNotMultiPartContent": ErrInvalid,
+}
+
+// staleKeyCodes are the refusals that newer credentials may overcome.
+var staleKeyCodes = map[string]bool{
+	"InvalidAccessKeyId":   true,
+	"SecurityTokenExpired": true,
+	"InvalidSecurityToken": true,
+	"AccessKeyIdNotFound":  true,
+}
+
+// throttleCode says whether the server's code means "too many", whatever its
+// status.
+func throttleCode(code string) bool {
+	return strings.HasSuffix(code, "LimitExceeded") && code != "EntityLimitExceeded"
+}
+
+// failed classifies err, which came out of a request after the header of resp,
+// nil if there was none. cause is why the request's context was cancelled, if it
+// was.
+func (c *Client) failed(op operation, key string, err, cause error, header http.Header) *failure {
+	f := &failure{op: op, key: key, kind: ErrUnavailable}
+	var already *failure
+	var service sdk.ServiceError
+	switch {
+	case errors.As(err, &already):
+		return already
+	case cause != nil:
+		f.fromCause(cause)
+	case errors.As(err, &service):
+		f.fromService(service)
+	default:
+		f.fromNetwork(err)
+	}
+	if header != nil {
+		f.fromHeader(header)
+	}
+	if c != nil {
+		f.message = c.cfg.Credentials.redactText(f.message)
+	}
+	return f
+}
+
+// fromCause classifies a request that this side gave up.
+func (f *failure) fromCause(cause error) {
+	f.cause = cause
+	f.ambiguous = true
+	switch {
+	case errors.Is(cause, errFirstByte), errors.Is(cause, errStalled):
+		f.outcome, f.transient = outcomeTimeout, true
+	case errors.Is(cause, errHedgeLost):
+		f.outcome, f.transient = outcomeCanceled, true
+	default:
+		f.outcome = outcomeCanceled
+		if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+			f.kind = cause
+			f.cause = nil
+		}
+	}
+}
+
+// fromService classifies what the server said.
+func (f *failure) fromService(e sdk.ServiceError) {
+	f.status = e.StatusCode
+	f.code = clean(e.Code, 80)
+	f.message = clean(e.Message, 300)
+	f.requestID = clean(e.RequestID, 80)
+	f.endpoint = clean(e.Endpoint, 200)
+	f.byStatus()
+}
+
+// byStatus fills in kind, outcome and whether to repeat.
+func (f *failure) byStatus() {
+	status := f.status
+	switch {
+	case throttleCode(f.code) || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		f.outcome, f.transient = outcomeThrottled, true
+		return
+	case f.code == "RequestTimeout" || status == http.StatusRequestTimeout:
+		f.outcome, f.transient = outcomeServerError, true
+		return
+	case status >= 500 && status != http.StatusNotImplemented:
+		// It may have failed after the deed.
+		f.outcome, f.transient, f.ambiguous = outcomeServerError, true, true
+		return
+	}
+	f.kind = codeKinds[f.code]
+	if f.kind == nil {
+		f.kind = kindOfStatus(status)
+	}
+	f.outcome = outcomeOfKind(f.kind)
+}
+
+func kindOfStatus(status int) error {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ErrAccessDenied
+	case http.StatusNotFound:
+		return ErrNotFound
+	case http.StatusPreconditionFailed:
+		return ErrChanged
+	default:
+		return ErrInvalid
+	}
+}
+
+func outcomeOfKind(kind error) outcome {
+	switch kind {
+	case ErrNotFound, ErrNoBucket:
+		return outcomeNotFound
+	case ErrChanged:
+		return outcomeChanged
+	case ErrExists:
+		return outcomeExists
+	case ErrAccessDenied:
+		return outcomeDenied
+	default:
+		return outcomeInvalid
+	}
+}
+
+// fromNetwork classifies what happened below HTTP, or instead of it.
+func (f *failure) fromNetwork(err error) {
+	var u *url.Error
+	if errors.As(err, &u) {
+		// Its text repeats the URL, which op and key say already.
+		err = u.Err
+	}
+	f.cause = &networkError{err}
+	f.outcome, f.transient, f.ambiguous = outcomeNetworkError, true, !isDialError(err)
+	var local *bodyError
+	switch {
+	case errors.As(err, &local):
+		// The content could not be read on this side.
+		f.cause, f.kind, f.transient = local, ErrInvalid, false
+		f.outcome = outcomeCanceled
+	case permanentNetworkError(err):
+		f.transient = false
+	case errors.Is(err, errBadAnswer):
+		f.cause, f.outcome = err, outcomeBadAnswer
+	}
+}
+
+// permanentNetworkError says that no repetition can help: whoever answers is not
+// who was meant, or does not speak TLS.
+func permanentNetworkError(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var record tls.RecordHeaderError
+	return errors.As(err, &cert) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &record) ||
+		errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// networkError keeps a foreign error to one line. It does not unwrap: net's own
+// timeouts claim to be context.DeadlineExceeded, and callers must be able to
+// take that for the end of their own context.
+type networkError struct{ err error }
+
+func (e *networkError) Error() string { return clean(e.err.Error(), 300) }
+
+// fromHeader adds what only the header tells.
+func (f *failure) fromHeader(h http.Header) {
+	if f.requestID == "" {
+		f.requestID = clean(h.Get("X-Oss-Request-Id"), 80)
+	}
+	f.wait = serverWait(h)
+	if t, err := http.ParseTime(h.Get("Date")); err == nil {
+		f.date = t
+	}
+}
+
+// maxServerWait bounds what a server may ask for.
+const maxServerWait = 10 * time.Second
+
+// serverWait returns how long the server asks to wait before the next request.
+func serverWait(h http.Header) time.Duration {
+	var wait time.Duration
+	if ms, err := strconv.ParseInt(h.Get("X-Oss-Qos-Delay-Time"), 10, 64); err == nil && ms > 0 {
+		wait = time.Duration(min(ms, int64(maxServerWait/time.Millisecond))) * time.Millisecond
+	}
+	if s, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64); err == nil && s > 0 {
+		wait = max(wait, time.Duration(min(s, int64(maxServerWait/time.Second)))*time.Second)
+	}
+	return wait
+}
+
+// isDialError says that the request cannot have reached the server.
+func isDialError(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

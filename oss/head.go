@@ -1,0 +1,97 @@
+package oss
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Head implements [Stater].
+func (v *view) Head(ctx context.Context, key string) (Info, error) {
+	if err := checkKey(opHead, key); err != nil {
+		return Info{}, err
+	}
+	return v.head(ctx, v.retrying(opHead, key, 0))
+}
+
+// head asks for r.key under a call that may be about something else.
+func (v *view) head(ctx context.Context, r *retrying) (Info, error) {
+	for {
+		resp, f := v.exchange(ctx, r, &request{op: opHead, method: http.MethodHead, key: r.key})
+		if f == nil {
+			var info Info
+			var err error
+			if info, err = parseInfo(r.key, resp.header); err == nil {
+				return info, nil
+			}
+			f = v.client.failed(opHead, r.key, err, nil, resp.header)
+		}
+		if err := r.again(ctx, f); err != nil {
+			return Info{}, err
+		}
+	}
+}
+
+// parseInfo reads what the head of an answer says of an object.
+func parseInfo(key string, h http.Header) (Info, error) {
+	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	if err != nil || size < 0 {
+		return Info{}, fmt.Errorf("%w: content length %q", errBadAnswer, clean(h.Get("Content-Length"), 40))
+	}
+	modified, err := http.ParseTime(h.Get("Last-Modified"))
+	if err != nil {
+		return Info{}, fmt.Errorf("%w: last modified %q", errBadAnswer, clean(h.Get("Last-Modified"), 40))
+	}
+	info := Info{Object: NewObject(key, h.Get("ETag"), size, modified)}
+	if info.ETag == "" {
+		return Info{}, fmt.Errorf("%w: no etag", errBadAnswer)
+	}
+	info.CRC64, info.HasCRC64 = parseCRC64(h)
+	for name, values := range h {
+		if short, ok := strings.CutPrefix(strings.ToLower(name), metaPrefix); ok && len(values) > 0 {
+			if info.Meta == nil {
+				info.Meta = make(map[string]string)
+			}
+			info.Meta[short] = values[0]
+		}
+	}
+	return info, nil
+}
+
+const metaPrefix = "x-oss-meta-"
+
+func parseCRC64(h http.Header) (uint64, bool) {
+	text := h.Get("X-Oss-Hash-Crc64ecma")
+	if text == "" {
+		return 0, false
+	}
+	crc, err := strconv.ParseUint(text, 10, 64)
+	return crc, err == nil
+}
+
+// SymlinkTarget implements [Stater].
+func (v *view) SymlinkTarget(ctx context.Context, key string) (string, error) {
+	if err := checkKey(opSymlink, key); err != nil {
+		return "", err
+	}
+	r := v.retrying(opSymlink, key, 0)
+	resp, err := v.do(ctx, r, &request{
+		op: opSymlink, method: http.MethodGet, key: key, params: map[string]any{"symlink": nil},
+	})
+	if err != nil {
+		return "", err
+	}
+	raw := resp.header.Get("X-Oss-Symlink-Target")
+	if raw == "" {
+		return "", v.client.failed(opSymlink, key, fmt.Errorf("%w: no symlink target", errBadAnswer), nil, resp.header)
+	}
+	target, err := url.QueryUnescape(raw)
+	if err != nil {
+		// Some clients store the target unescaped.
+		return raw, nil //nolint:nilerr // a target that is not an escape is the target itself
+	}
+	return target, nil
+}

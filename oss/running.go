@@ -1,0 +1,57 @@
+package oss
+
+import "sync"
+
+// runningSet knows the requests on the wire, so that Close can end them.
+type runningSet struct {
+	mu struct {
+		sync.Mutex
+		closed   bool
+		attempts map[*attempt]struct{}
+	}
+	// background counts the goroutines of hedged requests.
+	background sync.WaitGroup
+}
+
+// add returns false after close.
+func (r *runningSet) add(a *attempt) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.closed {
+		return false
+	}
+	if r.mu.attempts == nil {
+		r.mu.attempts = make(map[*attempt]struct{})
+	}
+	r.mu.attempts[a] = struct{}{}
+	return true
+}
+
+func (r *runningSet) remove(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.mu.attempts, a)
+}
+
+// goBackground counts a goroutine that close waits for; it returns false after
+// close.
+func (r *runningSet) goBackground() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.closed {
+		return false
+	}
+	r.background.Add(1)
+	return true
+}
+
+// close ends all requests and waits for what runs in the background.
+func (r *runningSet) close() {
+	r.mu.Lock()
+	r.mu.closed = true
+	for a := range r.mu.attempts {
+		a.cancel(errClosed)
+	}
+	r.mu.Unlock()
+	r.background.Wait()
+}

@@ -1,0 +1,81 @@
+package oss
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	tlsTimeout  = 5 * time.Second
+	// idleTimeout is below the time after which OSS closes an idle connection, so
+	// that requests seldom meet one that is being closed.
+	idleTimeout = 45 * time.Second
+	// readBuffer holds the head of an answer and a 4 KiB body in one read. Large
+	// reads go past it into the caller's memory.
+	readBuffer = 16 << 10
+)
+
+// newTransport returns a transport for many parallel ranged GETs: HTTP/1.1, as
+// many connections kept as may be opened, no decompression, no proxy but the
+// configured one.
+func newTransport(cfg *Config) (*http.Transport, error) {
+	connections := cfg.MaxConnections
+	if connections == 0 {
+		connections = defaultMaxConnections
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	t := &http.Transport{
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: tlsTimeout,
+		MaxIdleConnsPerHost: connections,
+		MaxConnsPerHost:     connections,
+		IdleConnTimeout:     idleTimeout,
+		DisableCompression:  true,
+		ReadBufferSize:      readBuffer,
+		WriteBufferSize:     readBuffer,
+		Protocols:           new(http.Protocols),
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		// An answer's head is some hundred bytes, or a few KiB with user metadata.
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	// HTTP/2 would put all requests on one connection, and OSS limits bandwidth by
+	// connection.
+	t.Protocols.SetHTTP1(true)
+	if cfg.CAFile != "" {
+		pem, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read certificate authorities: %w", err)
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read certificate authorities: no certificate in %s", cfg.CAFile)
+		}
+	}
+	if cfg.Proxy != "" {
+		proxy, err := url.Parse(cfg.Proxy)
+		if err != nil {
+			return nil, fmt.Errorf("parse proxy: %w", err)
+		}
+		t.Proxy = http.ProxyURL(proxy)
+	}
+	return t, nil
+}
+
+// unsigned removes the signature that the SDK makes of empty keys: an anonymous
+// request carries none.
+type unsigned struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (u unsigned) RoundTrip(req *http.Request) (*http.Response, error) {
+	plain := *req
+	plain.Header = req.Header.Clone()
+	plain.Header.Del("Authorization")
+	return u.next.RoundTrip(&plain)
+}
