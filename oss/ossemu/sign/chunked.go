@@ -260,7 +260,7 @@ func parseChunkHeader(line string) (size int64, signature string, ok bool) {
 // cut tells the end of the content from a failure of the connection: the first
 // is the client's fault, the second is passed on.
 func cut(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return incompleteBody("The chunked encoding ends before its last chunk.")
 	}
 	return err

@@ -49,7 +49,7 @@ func request(t testing.TB, body string, lines ...string) *http.Request {
 }
 
 // mustRefuse fails unless r is refused with code.
-func mustRefuse(t *testing.T, v *sign.Verifier, r *http.Request, bucket, key, code string) *sign.Error {
+func mustRefuse(t *testing.T, v *sign.Verifier, r *http.Request, bucket, key, code string) sign.Error {
 	t.Helper()
 	id, e := v.Verify(r, bucket, key)
 	if e == nil {
@@ -58,7 +58,7 @@ func mustRefuse(t *testing.T, v *sign.Verifier, r *http.Request, bucket, key, co
 	if e.Code != code {
 		t.Fatalf("refused with %+v, want %s", e, code)
 	}
-	return e
+	return *e
 }
 
 func mustAccept(t *testing.T, v *sign.Verifier, r *http.Request, bucket, key string) sign.Identity {
@@ -120,7 +120,9 @@ func record(t *testing.T) *recorder {
 		defer rec.mu.Unlock()
 		rec.mu.sent = append(rec.mu.sent, sent{r.Clone(r.Context()), bucket, key, string(body)})
 		w.Header().Set("Content-Type", "application/xml")
-		io.WriteString(w, "<Answer></Answer>")
+		if _, err := io.WriteString(w, "<Answer></Answer>"); err != nil {
+			t.Errorf("answer: %v", err)
+		}
 	}))
 	t.Cleanup(rec.Close)
 	return rec

@@ -116,8 +116,10 @@ func TestV1TakesTheOSSDateEitherWay(t *testing.T) {
 	v := sign.New(sign.Config{Keys: pairOf("ak", "sk"), Now: now})
 	const stamp = "20231216T162057Z"
 	for _, row := range []struct{ date, line string }{
-		{"", stamp}, {"", ""},
-		{"Sat, 16 Dec 2023 16:20:57 GMT", stamp}, {"Sat, 16 Dec 2023 16:20:57 GMT", "Sat, 16 Dec 2023 16:20:57 GMT"},
+		{"", stamp},
+		{"", ""},
+		{"Sat, 16 Dec 2023 16:20:57 GMT", stamp},
+		{"Sat, 16 Dec 2023 16:20:57 GMT", "Sat, 16 Dec 2023 16:20:57 GMT"},
 	} {
 		r := request(t, "", "GET /k?acl HTTP/1.1", "Host: b.h", "x-oss-date: "+stamp)
 		if row.date != "" {

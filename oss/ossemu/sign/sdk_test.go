@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +91,7 @@ func TestSDKv1HeadersAreAcceptedAndProtectTheRequest(t *testing.T) {
 				rec := record(t)
 				all := options
 				if temporary {
-					all = append(all[:len(all):len(all)], ossv1.SecurityToken(sdkToken))
+					all = append(slices.Clip(all), ossv1.SecurityToken(sdkToken))
 				}
 				sendV1(t, rec.URL, all...)
 				judge(t, rec, temporary, 19)
@@ -132,7 +134,7 @@ func TestSDKv1PresignedURLsAreAcceptedUntilTheyExpire(t *testing.T) {
 				rec := record(t)
 				// SDK v1 names a Content-Type among the additional headers of a URL but
 				// signs as if it had not, so the list holds none here.
-				all := append(options[:len(options):len(options)], ossv1.AdditionalHeaders([]string{"x-additional"}))
+				all := append(slices.Clip(options), ossv1.AdditionalHeaders([]string{"x-additional"}))
 				if temporary {
 					all = append(all, ossv1.SecurityToken(sdkToken))
 				}
@@ -183,9 +185,7 @@ func send(t *testing.T, method, url string, header http.Header) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -210,37 +210,37 @@ func v2Client(endpoint string, temporary bool, version ossv2.SignatureVersionTyp
 
 func sendV2(c *ossv2.Client) {
 	ctx := context.Background()
-	bucket, key := ossv2.Ptr("some-bucket"), ossv2.Ptr(oddKey)
-	_, _ = c.ListBuckets(ctx, &ossv2.ListBucketsRequest{Prefix: ossv2.Ptr("a b"), MaxKeys: 3})
+	bucket, key := new("some-bucket"), new(oddKey)
+	_, _ = c.ListBuckets(ctx, &ossv2.ListBucketsRequest{Prefix: new("a b"), MaxKeys: 3})
 	_, _ = c.GetBucketInfo(ctx, &ossv2.GetBucketInfoRequest{Bucket: bucket})
 	_, _ = c.PutBucket(ctx, &ossv2.PutBucketRequest{Bucket: bucket})
 	_, _ = c.PutObject(ctx, &ossv2.PutObjectRequest{
 		Bucket: bucket, Key: key, Body: strings.NewReader("content"),
-		Metadata: map[string]string{"Odd-Name": " a  value,  with \u00e9 "}, ContentType: ossv2.Ptr("text/plain"),
+		Metadata: map[string]string{"Odd-Name": " a  value,  with \u00e9 "}, ContentType: new("text/plain"),
 	})
 	_, _ = c.PutObject(ctx, &ossv2.PutObjectRequest{Bucket: bucket, Key: key})
 	if got, err := c.GetObject(ctx, &ossv2.GetObjectRequest{
-		Bucket: bucket, Key: key, Range: ossv2.Ptr("bytes=2-5"), RangeBehavior: ossv2.Ptr("standard"),
-		ResponseContentType: ossv2.Ptr("a/b;c=d e"),
+		Bucket: bucket, Key: key, Range: new("bytes=2-5"), RangeBehavior: new("standard"),
+		ResponseContentType: new("a/b;c=d e"),
 	}); err == nil {
 		_ = got.Body.Close()
 	}
 	_, _ = c.HeadObject(ctx, &ossv2.HeadObjectRequest{Bucket: bucket, Key: key})
-	_, _ = c.ListObjects(ctx, &ossv2.ListObjectsRequest{Bucket: bucket, Prefix: ossv2.Ptr("a/b c+"), Marker: ossv2.Ptr("m")})
+	_, _ = c.ListObjects(ctx, &ossv2.ListObjectsRequest{Bucket: bucket, Prefix: new("a/b c+"), Marker: new("m")})
 	_, _ = c.ListObjectsV2(ctx, &ossv2.ListObjectsV2Request{
-		Bucket: bucket, Prefix: ossv2.Ptr("p"), ContinuationToken: ossv2.Ptr("CgJ-x_.y"), StartAfter: ossv2.Ptr("s t"),
+		Bucket: bucket, Prefix: new("p"), ContinuationToken: new("CgJ-x_.y"), StartAfter: new("s t"),
 	})
-	_, _ = c.CopyObject(ctx, &ossv2.CopyObjectRequest{Bucket: bucket, Key: ossv2.Ptr("copy"), SourceKey: key})
+	_, _ = c.CopyObject(ctx, &ossv2.CopyObjectRequest{Bucket: bucket, Key: new("copy"), SourceKey: key})
 	_, _ = c.DeleteMultipleObjects(ctx, &ossv2.DeleteMultipleObjectsRequest{Bucket: bucket, Objects: []ossv2.DeleteObject{{Key: key}}})
-	_, _ = c.PutSymlink(ctx, &ossv2.PutSymlinkRequest{Bucket: bucket, Key: key, Target: ossv2.Ptr("tar get/\u00e9")})
-	_, _ = c.AppendObject(ctx, &ossv2.AppendObjectRequest{Bucket: bucket, Key: key, Position: ossv2.Ptr(int64(42)), Body: strings.NewReader("line")})
+	_, _ = c.PutSymlink(ctx, &ossv2.PutSymlinkRequest{Bucket: bucket, Key: key, Target: new("tar get/\u00e9")})
+	_, _ = c.AppendObject(ctx, &ossv2.AppendObjectRequest{Bucket: bucket, Key: key, Position: new(int64(42)), Body: strings.NewReader("line")})
 	_, _ = c.InitiateMultipartUpload(ctx, &ossv2.InitiateMultipartUploadRequest{Bucket: bucket, Key: key})
-	_, _ = c.UploadPart(ctx, &ossv2.UploadPartRequest{Bucket: bucket, Key: key, UploadId: ossv2.Ptr("0123"), PartNumber: 7, Body: strings.NewReader("part")})
+	_, _ = c.UploadPart(ctx, &ossv2.UploadPartRequest{Bucket: bucket, Key: key, UploadId: new("0123"), PartNumber: 7, Body: strings.NewReader("part")})
 	_, _ = c.CompleteMultipartUpload(ctx, &ossv2.CompleteMultipartUploadRequest{
-		Bucket: bucket, Key: key, UploadId: ossv2.Ptr("0123"),
-		CompleteMultipartUpload: &ossv2.CompleteMultipartUpload{Parts: []ossv2.UploadPart{{PartNumber: 7, ETag: ossv2.Ptr("x")}}},
+		Bucket: bucket, Key: key, UploadId: new("0123"),
+		CompleteMultipartUpload: &ossv2.CompleteMultipartUpload{Parts: []ossv2.UploadPart{{PartNumber: 7, ETag: new("x")}}},
 	})
-	_, _ = c.AbortMultipartUpload(ctx, &ossv2.AbortMultipartUploadRequest{Bucket: bucket, Key: key, UploadId: ossv2.Ptr("0123")})
+	_, _ = c.AbortMultipartUpload(ctx, &ossv2.AbortMultipartUploadRequest{Bucket: bucket, Key: key, UploadId: new("0123")})
 }
 
 func TestSDKv2HeadersAreAcceptedAndProtectTheRequest(t *testing.T) {
@@ -263,11 +263,11 @@ func TestSDKv2PresignedURLsAreAcceptedUntilTheyExpire(t *testing.T) {
 			t.Run(fmt.Sprintf("v%d/temporary=%t", version*3+1, temporary), func(t *testing.T) {
 				rec := record(t)
 				client := v2Client(rec.URL, temporary, version, "x-additional")
-				bucket, key := ossv2.Ptr("some-bucket"), ossv2.Ptr(oddKey)
+				bucket, key := new("some-bucket"), new(oddKey)
 				for _, req := range []any{
-					&ossv2.GetObjectRequest{Bucket: bucket, Key: key, ResponseContentType: ossv2.Ptr("a/b;c=d e")},
-					&ossv2.PutObjectRequest{Bucket: bucket, Key: key, Metadata: map[string]string{"A": "b c"}, ContentType: ossv2.Ptr("text/x")},
-					&ossv2.UploadPartRequest{Bucket: bucket, Key: key, PartNumber: 3, UploadId: ossv2.Ptr("0123")},
+					&ossv2.GetObjectRequest{Bucket: bucket, Key: key, ResponseContentType: new("a/b;c=d e")},
+					&ossv2.PutObjectRequest{Bucket: bucket, Key: key, Metadata: map[string]string{"A": "b c"}, ContentType: new("text/x")},
+					&ossv2.UploadPartRequest{Bucket: bucket, Key: key, PartNumber: 3, UploadId: new("0123")},
 				} {
 					got, err := client.Presign(context.Background(), req, ossv2.PresignExpires(600*time.Second))
 					if err != nil {

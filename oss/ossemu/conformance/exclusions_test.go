@@ -1,0 +1,103 @@
+package conformance
+
+import (
+	"bufio"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exclusions maps a test's name to the reason why it is not run.
+type exclusions map[string]string
+
+// readExclusions reads a list in which a line "reason: …" gives the reason for
+// the indented names below it, up to an empty line.
+func readExclusions(t *testing.T, name string) exclusions {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatalf("open exclusions: %v", err)
+	}
+	defer f.Close()
+	ex, reason := exclusions{}, ""
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimRight(lines.Text(), " \t")
+		switch test := strings.TrimSpace(line); {
+		case test == "":
+			reason = ""
+		case strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "reason: "):
+			reason = strings.TrimPrefix(line, "reason: ")
+		case reason == "" || test == line:
+			t.Fatalf("%s:%d: a name without a reason above it", name, n)
+		case ex[test] != "":
+			t.Fatalf("%s:%d: %s is listed twice", name, n, test)
+		default:
+			ex[test] = reason
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatalf("read exclusions: %v", err)
+	}
+	return ex
+}
+
+// split divides all tests into those that must pass and those that are excluded,
+// and fails for an excluded name that no test has.
+func (ex exclusions) split(t *testing.T, all []string) (wanted, excluded []string) {
+	t.Helper()
+	for test := range ex {
+		if !slices.Contains(all, test) {
+			t.Errorf("excluded test %s does not exist", test)
+		}
+	}
+	return ex.divide(all)
+}
+
+func (ex exclusions) divide(tests []string) (wanted, excluded []string) {
+	for _, test := range tests {
+		if ex[test] != "" {
+			excluded = append(excluded, test)
+		} else {
+			wanted = append(wanted, test)
+		}
+	}
+	return wanted, excluded
+}
+
+// outcome is how one test of a suite ended.
+type outcome struct {
+	// verdict is the suite's word for it: PASS, FAIL, PANIC, SKIP.
+	verdict string
+	log     string
+}
+
+// wantPassed fails for every wanted test that has not passed.
+func wantPassed(t *testing.T, wanted []string, got map[string]outcome, output string) {
+	t.Helper()
+	missing := 0
+	for _, test := range wanted {
+		switch o, ok := got[test]; {
+		case !ok:
+			missing++
+			t.Errorf("%s has not ended", test)
+		case o.verdict != "PASS":
+			t.Errorf("%s: %s\n%s", o.verdict, test, o.log)
+		}
+	}
+	if missing > 0 {
+		t.Logf("the suite's output ends with:\n%s", output[max(0, len(output)-8<<10):])
+	}
+}
+
+// wantNotPassed fails for every excluded test that has passed.
+func wantNotPassed(t *testing.T, excluded []string, got map[string]outcome) {
+	t.Helper()
+	for _, test := range excluded {
+		if got[test].verdict == "PASS" {
+			t.Errorf("%s passes: take it off the exclusions", test)
+		}
+	}
+}

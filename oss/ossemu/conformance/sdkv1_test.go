@@ -1,0 +1,99 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSDKv1Suite runs the integration tests of SDK v1. They sleep three seconds
+// at a time for a distributed service to settle, so each of their suites runs in
+// a process of its own, beside the others and against its own emulator.
+func TestSDKv1Suite(t *testing.T) {
+	t.Parallel()
+	s := suite{module: "sdkv1", sdk: "github.com/aliyun/aliyun-oss-go-sdk"}
+	binary, samples := s.build(t), filepath.Join(s.source(t), "sample")
+	listing := run(t, time.Minute, binary, t.TempDir(), "127.0.0.1:0", nil, "-check.list")
+	ex := readExclusions(t, "sdkv1/exclusions.txt")
+	wanted, excluded := ex.split(t, checkNames(listing))
+
+	for name, tests := range bySuite(wanted) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := run(t, 10*time.Minute, binary, workDir(t, samples), emulate(t), nil, "-check.v", "-check.f", only(tests), "-test.timeout=0")
+			wantPassed(t, tests, checkOutcomes(out), out)
+		})
+	}
+	if !full() {
+		return
+	}
+	for name, tests := range bySuite(excluded) {
+		t.Run("Excluded"+name, func(t *testing.T) {
+			t.Parallel()
+			// One process each: some end the process, or wait for what never comes.
+			for _, test := range tests {
+				out := run(t, time.Minute, binary, workDir(t, samples), emulate(t), nil, "-check.v", "-check.f", only([]string{test}))
+				wantNotPassed(t, []string{test}, checkOutcomes(out))
+			}
+		})
+	}
+}
+
+// workDir makes a directory as the tests expect to be started in: the samples
+// are beside it.
+func workDir(t *testing.T, samples string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "oss")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(samples, filepath.Join(filepath.Dir(dir), "sample")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// checkNames picks "Suite.Test" lines out of a listing.
+func checkNames(listing string) []string {
+	return regexp.MustCompile(`(?m)^Oss\w+\.Test\w+$`).FindAllString(listing, -1)
+}
+
+// bySuite groups tests by the part of their name before the dot.
+func bySuite(tests []string) map[string][]string {
+	groups := make(map[string][]string)
+	for _, test := range tests {
+		name, _, _ := strings.Cut(test, ".")
+		groups[name] = append(groups[name], test)
+	}
+	return groups
+}
+
+// only is a pattern that the given tests match and no others.
+func only(tests []string) string {
+	quoted := make([]string, len(tests))
+	for i, test := range tests {
+		quoted[i] = regexp.QuoteMeta(test)
+	}
+	return "^(" + strings.Join(quoted, "|") + ")$"
+}
+
+// verdictLine is how gocheck says that a test has ended.
+var verdictLine = regexp.MustCompile(`(?m)^(PASS|FAIL|PANIC|SKIP|MISS|FAIL EXPECTED): \S+: (\w+\.\w+)`)
+
+// checkOutcomes reads the output of gocheck. The log of a test follows its
+// verdict.
+func checkOutcomes(output string) map[string]outcome {
+	got := make(map[string]outcome)
+	found := verdictLine.FindAllStringSubmatchIndex(output, -1)
+	for i, m := range found {
+		end := len(output)
+		if i+1 < len(found) {
+			end = found[i+1][0]
+		}
+		got[output[m[4]:m[5]]] = outcome{verdict: output[m[2]:m[3]], log: output[m[0]:end]}
+	}
+	return got
+}

@@ -1,0 +1,15 @@
+module github.com/pailfs/pailfs/oss/ossemu/conformance/sdkv2
+
+go 1.26.0
+
+require (
+	github.com/aliyun/alibabacloud-oss-go-sdk-v2 v1.6.1
+	github.com/stretchr/testify v1.8.4
+)
+
+require (
+	github.com/davecgh/go-spew v1.1.1 // indirect
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	golang.org/x/time v0.4.0 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
+)
