@@ -36,7 +36,8 @@ func main() {
 	defer stop()
 	var grammar cli
 	parsed := kong.Parse(&grammar, kong.Name("bench"),
-		kong.Description("Measure pailfs beside the disk and a bare client."), kong.UsageOnError())
+		kong.Description("Measure pailfs beside the disk and a bare client."), kong.UsageOnError(),
+		kong.Vars{"fashion": fashionDir})
 	if err := parsed.Run(program{ctx: ctx, stdout: os.Stdout, stderr: os.Stderr, args: os.Args}); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		stop()

@@ -110,7 +110,7 @@ func getRandom(ctx context.Context, c *bare.Client, job Job, m *dataset.Manifest
 }
 
 func getSmall(ctx context.Context, c *bare.Client, job Job, m *dataset.Manifest) (Outcome, error) {
-	files, err := job.files(m)
+	files, err := job.Files(m)
 	if err != nil {
 		return Outcome{}, err
 	}

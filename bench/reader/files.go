@@ -170,7 +170,7 @@ func checkPage(check Check, m *dataset.Manifest, f *dataset.File, p []byte, offs
 }
 
 func readSmall(job Job, m *dataset.Manifest) (Outcome, error) {
-	files, err := job.files(m)
+	files, err := job.Files(m)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -107,8 +107,8 @@ func (j *Job) validate() error {
 	return nil
 }
 
-// files returns the files of a Small job in its order.
-func (j *Job) files(m *dataset.Manifest) ([]*dataset.File, error) {
+// Files returns the files of a Small job in its order.
+func (j *Job) Files(m *dataset.Manifest) ([]*dataset.File, error) {
 	order := shuffled(j.Order, len(m.Files))
 	piece, err := cut(order, j.First, j.Count)
 	if err != nil {
