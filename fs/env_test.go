@@ -1,0 +1,145 @@
+package fs
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache"
+)
+
+// site is a world that is mounted.
+type site struct {
+	*world
+	dir   string // the mount point
+	mount *Mounted
+	cache *cache.Cache
+	reg   *prometheus.Registry
+}
+
+// mounted mounts w. The cache has a directory on a real disk and the memory of
+// cfg, and everything is taken down, and was in use by nobody, at the end.
+func mounted(t testing.TB, w *world, cfg Config, cc cache.Config) *site {
+	t.Helper()
+	base := tempDir(t)
+	s := &site{world: w, dir: filepath.Join(base, "mnt"), reg: prometheus.NewRegistry()}
+	must(t, os.Mkdir(s.dir, 0o755))
+	if cc.Dir == "" {
+		cc.Dir = filepath.Join(base, "cache")
+		must(t, os.Mkdir(cc.Dir, 0o700))
+	}
+	if cc.Bucket == "" {
+		cc.Bucket = "test"
+	}
+	if cc.Memory == 0 {
+		cc.Memory = 64 << 20
+	}
+	if cc.MinFreeBytes == 0 {
+		cc.MinFreeBytes = 1 << 20
+	}
+	log := testLog(t)
+	var err error
+	s.cache, err = cache.Open(cc, w, w, s.reg, log)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.cache.Close()) })
+	cfg.Mountpoint = s.dir
+	if cfg.Source == "" {
+		cfg.Source = "oss://bucket/prefix"
+	}
+	s.mount, err = Mount(cfg, w, s.cache, s.reg, log)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := s.mount.Unmount(); err != nil {
+			_ = s.mount.Detach()
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return s
+}
+
+// path returns the absolute path of a name in the mount.
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+// shrink makes the kernel drop the names it keeps of the mount, which a remount
+// does for one file system alone.
+func (s *site) shrink(t testing.TB) {
+	t.Helper()
+	must(t, unix.Mount("", s.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
+}
+
+// tempDir makes a directory on the disk, not on a tmpfs, which go test removes.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pailfs-fs-test-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func testLog(t testing.TB) *slog.Logger {
+	var w io.Writer = io.Discard
+	if os.Getenv("PAILFS_TEST_LOG") != "" {
+		w = t.Output()
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll returns the content of a file through read(2).
+func readAll(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	return b
+}
+
+// dropPages makes the kernel forget what it has of an open file, so that the next
+// read asks us.
+func dropPages(t testing.TB, f *os.File) {
+	t.Helper()
+	must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+}
+
+// inode64 returns the inode number of path itself.
+func inode64(t testing.TB, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Lstat(path, &st))
+	return st.Ino
+}
+
+// eventually waits for something that happens in its own time, such as what the
+// kernel tells of in the background. Its limit is for a hang, not a claim.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// same fails where got differs from want, without printing megabytes.
+func same(t testing.TB, got, want []byte) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d bytes, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("byte %d is %#x, want %#x", i, got[i], want[i])
+		}
+	}
+}

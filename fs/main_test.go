@@ -1,0 +1,49 @@
+package fs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain runs the tests with the umask that a daemon has, and fails if a mount
+// or a goroutine outlives them. The same binary is the program that reads mounts
+// from outside: a page fault on our own mount would stop the garbage collector,
+// and with it us.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == readerCommand {
+		os.Exit(readerMain(os.Args[2:]))
+	}
+	syscall.Umask(0)
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines left:", err)
+			code = 1
+		}
+		if left := ownMounts(); len(left) > 0 {
+			fmt.Fprintln(os.Stderr, "mounts left:", left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// ownMounts lists the mounts below the test's temporary directories.
+func ownMounts() []string {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for line := range strings.Lines(string(info)) {
+		if strings.Contains(line, "pailfs-fs-test-") {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
