@@ -61,6 +61,9 @@ type Config struct {
 	Gzip bool
 	// S3Strict refuses the aws-chunked uploads that the real service refuses.
 	S3Strict bool
+	// CopyLimit is the largest object that one copy request copies; 0 means
+	// DefaultCopyLimit.
+	CopyLimit int64
 	// Logger receives what goes wrong inside the server; nil discards it.
 	Logger *slog.Logger
 	// Now is the clock for signatures and modification times; nil means time.Now.

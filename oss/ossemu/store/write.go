@@ -1,0 +1,165 @@
+package store
+
+import (
+	"crypto/md5"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"sync"
+)
+
+// Blob is content that has been received and belongs to no key yet. Committing
+// it hands its bytes over; otherwise Release must be called. Release after a
+// commit does nothing.
+type Blob struct {
+	Size  int64
+	CRC64 uint64
+	MD5   [16]byte
+
+	store   *Store
+	extents []extent
+}
+
+// Release gives up bytes that were not committed.
+func (b *Blob) Release() {
+	b.store.release(b.extents)
+	b.extents = nil
+}
+
+// take hands the extents over.
+func (b *Blob) take() []extent {
+	e := b.extents
+	b.extents = nil
+	return e
+}
+
+// writeBuffers hold a large body on its way to disk.
+var writeBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 256<<10)
+	return &b
+}}
+
+// Write stores everything that r gives, at most limit bytes, and computes its
+// checksums. An error of r is returned as it is.
+func (s *Store) Write(r io.Reader, limit int64) (*Blob, error) {
+	buf, _ := writeBuffers.Get().(*[]byte)
+	defer writeBuffers.Put(buf)
+	b := &Blob{store: s}
+	head, err := readUpTo(r, (*buf)[:packLimit+1])
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if int64(len(head)) > limit {
+		return nil, ErrTooLarge
+	}
+	if len(head) <= packLimit {
+		b.Size, b.CRC64, b.MD5 = int64(len(head)), crc64.Checksum(head, crcTable), md5.Sum(head)
+		if len(head) == 0 {
+			return b, nil
+		}
+		e, err := s.pack(head)
+		if err != nil {
+			return nil, err
+		}
+		b.extents = []extent{e}
+		return b, nil
+	}
+	if err := s.writeBlob(b, r, limit, *buf, len(head)); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// writeBlob stores a large body in a file of its own. The first n bytes are in
+// buf already.
+func (s *Store) writeBlob(b *Blob, r io.Reader, limit int64, buf []byte, n int) (err error) {
+	f, w, err := s.createBlob()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := w.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("close blob: %w", cerr)
+		}
+		if err != nil {
+			s.release([]extent{{file: f}})
+		}
+	}()
+	sum := md5.New()
+	for {
+		more, rerr := readUpTo(r, buf[n:])
+		chunk := buf[:n+len(more)]
+		n = 0
+		if rerr != nil && !errors.Is(rerr, io.EOF) {
+			return rerr
+		}
+		if b.Size+int64(len(chunk)) > limit {
+			return ErrTooLarge
+		}
+		if _, err := w.Write(chunk); err != nil {
+			return fmt.Errorf("write blob: %w", err)
+		}
+		sum.Write(chunk)
+		b.CRC64 = crc64.Update(b.CRC64, crcTable, chunk)
+		b.Size += int64(len(chunk))
+		if rerr != nil {
+			break
+		}
+	}
+	sum.Sum(b.MD5[:0])
+	b.extents = []extent{{f, 0, b.Size}}
+	return nil
+}
+
+// readUpTo fills buf, or returns what there was and io.EOF. Another error of r
+// comes out as it is, so that the end of the body and a broken body are never
+// taken for one another.
+func readUpTo(r io.Reader, buf []byte) ([]byte, error) {
+	n := 0
+	for n < len(buf) {
+		k, err := r.Read(buf[n:])
+		n += k
+		if err != nil {
+			return buf[:n], err
+		}
+	}
+	return buf[:n], nil
+}
+
+// Share returns the content of an open object as a blob, without copying it.
+func (s *Store) Share(o *Object, c *Content) *Blob {
+	retain(c.extents)
+	return &Blob{Size: o.Size, CRC64: o.CRC64, MD5: o.tag, store: s, extents: append([]extent(nil), c.extents...)}
+}
+
+// Slice returns n bytes from offset off of an open object as a blob. The bytes
+// are shared; they are read once for their checksum. The tag is made up from
+// the object's and the range, because it need only be stable.
+func (s *Store) Slice(o *Object, c *Content, off, n int64) (*Blob, error) {
+	b := &Blob{Size: n, store: s}
+	b.MD5 = md5.Sum(fmt.Appendf(nil, "%s %d %d", o.ETag(), off, n))
+	if off == 0 && n == o.Size {
+		b.CRC64 = o.CRC64
+	} else {
+		h := crc64.New(crcTable)
+		if _, err := c.CopyTo(h, off, n); err != nil {
+			return nil, err
+		}
+		b.CRC64 = h.Sum64()
+	}
+	for _, e := range c.extents {
+		if off >= e.n {
+			off -= e.n
+			continue
+		}
+		if n <= 0 {
+			break
+		}
+		m := min(n, e.n-off)
+		b.extents = append(b.extents, extent{e.file, e.off + off, m})
+		off, n = 0, n-m
+	}
+	retain(b.extents)
+	return b, nil
+}
