@@ -29,14 +29,14 @@ func (c *Client) Load(ctx context.Context, objects []Object, width int, stored f
 	if stored == nil {
 		stored = func(int64) {}
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, putCtx := errgroup.WithContext(ctx)
 	g.SetLimit(width)
 	for i := range objects {
 		o := &objects[i]
 		if o.Size > PartSize {
 			continue
 		}
-		if ctx.Err() != nil {
+		if putCtx.Err() != nil {
 			break
 		}
 		g.Go(func() error {
@@ -44,7 +44,7 @@ func (c *Client) Load(ctx context.Context, objects []Object, width int, stored f
 			if err := o.Fill(p, 0); err != nil {
 				return fmt.Errorf("make %q: %w", o.Key, err)
 			}
-			_, err := c.Put(ctx, o.Key, p)
+			_, err := c.Put(putCtx, o.Key, p)
 			stored(o.Size)
 			return err
 		})
@@ -79,7 +79,7 @@ func (c *Client) sendParts(ctx context.Context, o *Object, u Upload, width int, 
 	}
 	parts := int((o.Size + PartSize - 1) / PartSize)
 	etags := make([]string, parts)
-	g, ctx := errgroup.WithContext(ctx)
+	g, putCtx := errgroup.WithContext(ctx)
 	g.SetLimit(width)
 	for i := range parts {
 		g.Go(func() error {
@@ -88,7 +88,7 @@ func (c *Client) sendParts(ctx context.Context, o *Object, u Upload, width int, 
 			if err := o.Fill(p, offset); err != nil {
 				return fmt.Errorf("make %q: %w", o.Key, err)
 			}
-			etag, err := c.PutPart(ctx, u, i+1, p)
+			etag, err := c.PutPart(putCtx, u, i+1, p)
 			etags[i] = etag
 			stored(int64(len(p)))
 			return err

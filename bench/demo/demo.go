@@ -87,7 +87,7 @@ func (s *show) run(ctx context.Context) error {
 // writePlain writes the copy that pailfs is compared with.
 func (s *show) writePlain(ctx context.Context) error {
 	objects := s.data.objects()
-	g, ctx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range objects {
 		if ctx.Err() != nil {
