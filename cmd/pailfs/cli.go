@@ -60,32 +60,29 @@ func (p program) runCommand() error {
 		return nil
 	}
 	if err != nil {
-		return usage(fmt.Errorf("%w; see %s --help", err, strings.TrimSpace("pailfs "+p.command())))
+		about := "pailfs"
+		for _, c := range parser.Model.Children {
+			if c.Name == p.args[0] {
+				about += " " + c.Name
+			}
+		}
+		return usage(fmt.Errorf("%w; see %s --help", err, about))
 	}
 	return parsed.Run(p, parsed)
 }
 
-// command returns the first argument that is no flag: the command, if any.
-func (p program) command() string {
-	for _, a := range p.args {
-		if !strings.HasPrefix(a, "-") {
-			return a
-		}
-	}
-	return ""
-}
-
-// helpText returns what --help says of a flag or argument: the first sentence
-// and the default. The rest is in CONFIGURATION.md.
+// helpText returns what --help says of a flag or argument: the first sentence,
+// the values and the default. The rest is in CONFIGURATION.md.
 func helpText(v *kong.Value) string {
-	text, _, more := strings.Cut(v.Help, ". ")
-	if more {
-		text += "."
+	text, _, _ := strings.Cut(v.Help, ". ")
+	text = strings.TrimSuffix(text, ".")
+	if values := strings.Split(v.Tag.Get("oneof"), ","); len(values) > 1 && len(values) < 6 {
+		text += ": " + strings.Join(values, ", ")
 	}
 	if v.HasDefault && v.Default != "" && v.Default != "false" {
-		text = strings.TrimSuffix(text, ".") + " (default " + v.Default + ")."
+		text += " (default " + v.Default + ")"
 	}
-	return text
+	return text + "."
 }
 
 // load returns the configuration in force. The flags that were given are found in

@@ -104,7 +104,7 @@ func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(
 	}
 	d.web.serve(d)
 	d.notify = newNotifier(d.log.Logger)
-	d.log.Info("mounted", "source", d.source.String(), "mountpoint", d.at, "version", versionText(), "pid", os.Getpid())
+	d.log.Info("ready", "source", d.source.String(), "mountpoint", d.at, "version", versionText(), "pid", os.Getpid())
 	return nil
 }
 
@@ -174,10 +174,10 @@ func (d *daemon) openStore(ctx context.Context) error {
 	defer cancel()
 	if err := d.client.Check(checkCtx, d.source.Prefix); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout (%w)",
-				d.source, c.Endpoint, c.StartTimeout, err)
+			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout",
+				d.source, c.Endpoint, c.StartTimeout)
 		}
-		return fmt.Errorf("%s: %w", d.source, err)
+		return err // it names the bucket and the endpoint
 	}
 	return nil
 }

@@ -81,10 +81,13 @@ func checkFUSE(allowOther bool) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		return fmt.Errorf("%s does not exist, so nothing can be mounted: %s", device, remedy)
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0:
+		// fusermount3 opens it for users.
 	case err != nil:
 		return fmt.Errorf("%s cannot be opened (%w): %s", device, err, remedy)
+	default:
+		_ = f.Close() // nothing was done with it
 	}
-	_ = f.Close() // nothing was done with it
 	caps, err := ownCapabilities()
 	if err != nil {
 		return err

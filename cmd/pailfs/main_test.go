@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// binary is the program under test, built by TestMain.
+var binary string
+
+// TestMain runs the tests in a mount namespace of their own: whatever a test
+// mounts is gone with the test process, also when it is killed.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("PAILFS_TEST_ROLE"); role != "" {
+		becomeAndExec(role)
+	}
+	if os.Getenv("PAILFS_TEST_NAMESPACE") == "" {
+		os.Exit(runInNamespace())
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "these tests mount for real and need root:", err)
+		os.Exit(1)
+	}
+	dir, err := os.MkdirTemp("", "cmd-pailfs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// Temporary directories of tests lie on the disk of the machine, below one that
+	// every user may enter.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "pailfs")
+	args := []string{"build", "-o", binary}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, ".")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if !raceEnabled {
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// runInNamespace runs this test program again in a new mount namespace.
+func runInNamespace() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), "PAILFS_TEST_NAMESPACE=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	runtime.LockOSThread() // Pdeathsig follows the thread
+	if err := cmd.Run(); err != nil {
+		if cmd.ProcessState != nil {
+			return cmd.ProcessState.ExitCode()
+		}
+		fmt.Fprintln(os.Stderr, "these tests mount for real and need root:", err)
+		return 1
+	}
+	return 0
+}
+
+// becomeAndExec turns this process into the program under test in a place that
+// lacks something. The arguments are the program and its own.
+func becomeAndExec(role string) {
+	runtime.LockOSThread()
+	fail := func(what string, err error) {
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "test role %s: %s: %v\n", role, what, err)
+			os.Exit(99)
+		}
+	}
+	switch role {
+	case "without /dev/fuse":
+		fail("unshare", unix.Unshare(unix.CLONE_NEWNS))
+		fail("private", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		fail("hide /dev", unix.Mount("none", "/dev", "tmpfs", 0, ""))
+		fail("make /dev/null", unix.Mknod("/dev/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	case "without CAP_SYS_ADMIN":
+		fail("drop", unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN, 0, 0, 0))
+	}
+	environ := []string{}
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "PAILFS_TEST_") {
+			environ = append(environ, e)
+		}
+	}
+	fail("exec", unix.Exec(os.Args[1], os.Args[1:], environ))
+}
