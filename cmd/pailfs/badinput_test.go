@@ -59,6 +59,17 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// silentListener takes connections and never answers.
+func silentListener(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
 // badInput is the table: what is spoiled, and what the one line must say.
 var badInput = map[string]struct {
 	spoil func(*situation)
@@ -81,12 +92,7 @@ var badInput = map[string]struct {
 	},
 	"endpoint that never answers": {
 		spoil: func(s *situation) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			s.t.Cleanup(func() { _ = l.Close() })
-			s.flag("--endpoint=http://"+l.Addr().String(), "--start-timeout=500ms")
+			s.flag("--endpoint=http://"+silentListener(s.t).Addr().String(), "--start-timeout=500ms")
 		},
 		want: []string{"did not answer", "endpoint"}, code: 1,
 	},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -176,6 +177,9 @@ func (d *daemon) openStore(ctx context.Context) error {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout",
 				d.source, c.Endpoint, c.StartTimeout)
+		}
+		if errors.Is(err, oss.ErrInvalid) && c.Region != "" && strings.Contains(err.Error(), "signing region") {
+			return d.settings.Refuse("region", fmt.Errorf("%q is not the region of %s: set the bucket's own (%w)", c.Region, d.source, err))
 		}
 		return err // it names the bucket and the endpoint
 	}
