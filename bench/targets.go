@@ -107,6 +107,8 @@ func showTargets(p program, r *result.Report) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.ShowWant(), t.ShowMeasured(), t.Verdict(), t.Subject, t.Reference, t.Against)
 	}
 	_ = w.Flush() // to the terminal
+	fmt.Fprintln(p.stdout)
+	showSeries(p, r)
 	for i := range r.Targets {
 		if t := &r.Targets[i]; t.Refused != "" {
 			fmt.Fprintf(p.stdout, "%s: %s\n", t.Name, t.Refused)

@@ -37,7 +37,7 @@ func (c *Client) CreateUpload(ctx context.Context, key string) (Upload, error) {
 	if err != nil {
 		return Upload{}, err
 	}
-	var result struct{ UploadId string } //nolint:revive // the element's name
+	var result struct{ UploadId string }
 	if err := xml.Unmarshal(b, &result); err != nil {
 		return Upload{}, fmt.Errorf("begin upload of %q: %w", key, err)
 	}

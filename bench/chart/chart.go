@@ -116,7 +116,7 @@ func (c *Chart) Save(path string) error {
 
 func (c *Chart) draw(canvas draw.Canvas) error {
 	canvas.SetColor(color.White)
-	canvas.Fill(canvas.Rectangle.Path())
+	canvas.Fill(canvas.Path())
 	title, note := style(13, draw.XLeft, color.Black), style(8, draw.XLeft, color.Gray{0x55})
 	margin := 0.4 * vg.Centimeter
 	canvas.FillText(title, vg.Point{X: canvas.Min.X + margin, Y: canvas.Max.Y - 0.8*vg.Centimeter}, c.Title)
@@ -144,8 +144,8 @@ func (p Panel) plot() (*plot.Plot, error) {
 	drawn.Title.TextStyle = style(11, draw.XCenter, color.Black)
 	drawn.X.Min = 0
 	drawn.HideX()
-	drawn.Y.LineStyle.Width = 0
-	drawn.Y.Tick.LineStyle.Width = 0
+	drawn.Y.Width = 0
+	drawn.Y.Tick.Width = 0
 	drawn.Y.Padding = 0
 	most := 0.0
 	names := make([]string, len(p.Bars))

@@ -94,7 +94,7 @@ func openIDX(path string, dimensions int) (_ *idxFile, err error) {
 	}
 	defer func() {
 		if err != nil {
-			file.Close()
+			_ = file.Close() // it was only read
 		}
 	}()
 	unzipped, err := gzip.NewReader(file)

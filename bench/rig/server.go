@@ -106,7 +106,7 @@ func parseReady(said string) (endpoint, admin string) {
 		if !ok || !strings.HasSuffix(line, "\n") {
 			continue
 		}
-		for _, field := range strings.Fields(rest) {
+		for field := range strings.FieldsSeq(rest) {
 			switch name, value, _ := strings.Cut(field, "="); name {
 			case "endpoint":
 				endpoint = value
