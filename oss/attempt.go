@@ -22,24 +22,31 @@ type attempt struct {
 	asked atomic.Int64
 	// stall is how long the body may bring (nearly) nothing.
 	stall time.Duration
-	fresh int
+	// deadline is the end of the call: no clock runs past it, so that a server that
+	// drips cannot hold it for longer.
+	deadline time.Time
+	fresh    int
 }
 
 // stallStep is how many bytes make progress: a body that brings less within the
-// stall time counts as stalled, so that a server which drips cannot hold a reader
-// for hours.
+// stall time counts as stalled.
 const stallStep = 16 << 10
 
-// begin starts the clock of one request. It must be ended.
-func (c *Client) begin(ctx context.Context, patience, stall time.Duration) (*attempt, error) {
-	a := &attempt{client: c, parent: ctx, began: time.Now(), stall: stall}
+// begin starts the clock of one request of the call r. It must be ended.
+func (c *Client) begin(ctx context.Context, r *retrying) (*attempt, error) {
+	a := &attempt{client: c, parent: ctx, began: time.Now(), stall: r.stall(), deadline: r.deadline}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	if !c.running.add(a) {
 		a.cancel(errClosed)
 		return nil, errClosed
 	}
-	a.timer = time.AfterFunc(patience, a.expire)
+	a.timer = time.AfterFunc(a.within(r.patience()), a.expire)
 	return a, nil
+}
+
+// within returns d, or what is left until the deadline.
+func (a *attempt) within(d time.Duration) time.Duration {
+	return max(min(d, time.Until(a.deadline)), 0)
 }
 
 func (a *attempt) expire() {
@@ -54,17 +61,17 @@ func (a *attempt) expire() {
 // left. While it takes bytes it owes no answer.
 func (a *attempt) gave(left int64, stall, patience time.Duration) {
 	if left > 0 {
-		a.timer.Reset(stall)
+		a.timer.Reset(a.within(stall))
 		return
 	}
 	a.asked.Store(int64(time.Since(a.began)))
-	a.timer.Reset(patience)
+	a.timer.Reset(a.within(patience))
 }
 
 // head says that the answer's head has come, and returns how long it took.
 func (a *attempt) head() time.Duration {
 	a.inBody.Store(true)
-	a.timer.Reset(a.stall)
+	a.timer.Reset(a.within(a.stall))
 	return time.Since(a.began) - time.Duration(a.asked.Load())
 }
 
@@ -72,7 +79,7 @@ func (a *attempt) head() time.Duration {
 func (a *attempt) took(n int) {
 	if a.fresh += n; a.fresh >= stallStep {
 		a.fresh = 0
-		a.timer.Reset(a.stall)
+		a.timer.Reset(a.within(a.stall))
 	}
 }
 

@@ -1,11 +1,11 @@
 package oss
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
 
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
@@ -28,8 +28,9 @@ type Client struct {
 	latency [numLatencyKinds]latencyEstimate
 	hedging hedgeBudget
 	running runningSet
-	closing chan struct{}
-	close   sync.Once
+	// closing is closed by Close, which also calls endLife.
+	closing <-chan struct{}
+	endLife context.CancelFunc
 	// complained is when a failing service was last logged, in Unix nanoseconds.
 	complained atomic.Int64
 }
@@ -38,30 +39,45 @@ type Client struct {
 // [Client.Check]. limiter is shared with whatever else uses the same service;
 // nil means one of its own. reg may be nil. The client must be closed.
 func Open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("open object store: %w", err)
-	}
-	endpoint, err := cfg.endpointURL()
+	c, err := open(cfg, limiter, reg, log)
 	if err != nil {
 		return nil, fmt.Errorf("open object store: %w", err)
 	}
-	c := &Client{cfg: cfg, endpoint: endpoint, log: log, limiter: limiter, timing: defaultTiming(), closing: make(chan struct{})}
-	if c.limiter == nil {
-		if c.limiter, err = NewLimiter(LimiterConfig{}, reg); err != nil {
-			return nil, fmt.Errorf("open object store: %w", err)
+	return c, nil
+}
+
+func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
+	endpoint, err := cfg.validate()
+	if err != nil {
+		return nil, err
+	}
+	if limiter == nil {
+		if limiter, err = NewLimiter(LimiterConfig{}, reg); err != nil {
+			return nil, err
 		}
 	}
-	if c.metrics, err = newMetrics(reg, cfg.Credentials); err != nil {
-		return nil, fmt.Errorf("open object store: %w", err)
+	life, endLife := context.WithCancel(context.Background())
+	c := &Client{
+		cfg:      cfg,
+		endpoint: endpoint,
+		log:      log,
+		limiter:  limiter,
+		timing:   defaultTiming(),
+		ranges:   newRangeSigner(endpoint, &cfg),
+		hedging:  hedgeBudget{share: cfg.hedgeShare()},
+		closing:  life.Done(),
+		endLife:  endLife,
 	}
-	if c.transport, err = newTransport(&cfg); err != nil {
-		return nil, fmt.Errorf("open object store: %w", err)
+	if c.transport, err = newTransport(life, &cfg); err == nil {
+		c.conn, err = c.newConn()
 	}
-	if c.conn, err = c.newConn(); err != nil {
-		return nil, fmt.Errorf("open object store: %w", err)
+	if err == nil {
+		c.metrics, err = newMetrics(reg, cfg.Credentials)
 	}
-	c.ranges = newRangeSigner(endpoint, &cfg)
-	c.hedging.share = cfg.hedgeShare()
+	if err != nil {
+		endLife()
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -121,10 +137,8 @@ func (k sdkKeys) GetSecurityToken() string { return k.token.reveal() }
 // Close ends what the client runs and closes its connections. Calls in progress
 // fail with [ErrUnavailable]. It does not close the credentials.
 func (c *Client) Close() error {
-	c.close.Do(func() {
-		close(c.closing)
-		c.running.close()
-		c.transport.CloseIdleConnections()
-	})
+	c.endLife()
+	c.running.close()
+	c.transport.CloseIdleConnections()
 	return nil
 }

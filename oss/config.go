@@ -129,34 +129,32 @@ func (c *Config) pathStyle(endpoint *url.URL) bool {
 	return c.PathStyle || net.ParseIP(endpoint.Hostname()) != nil
 }
 
-// validate refuses what cannot work, so that Open fails before any request.
-func (c *Config) validate() error {
-	if _, err := c.endpointURL(); err != nil {
-		return err
+// validate refuses what cannot work, so that Open fails before any request. It
+// returns the endpoint.
+func (c *Config) validate() (*url.URL, error) {
+	endpoint, err := c.endpointURL()
+	if err != nil {
+		return nil, err
 	}
-	if !bucketName.MatchString(c.Bucket) {
-		return fmt.Errorf("bucket %q: a name has 3 to 63 letters, digits and dashes, in lower case", c.Bucket)
-	}
-	if c.Region != "" && (!regionName.MatchString(c.Region) || strings.HasPrefix(c.Region, "oss-")) {
-		return fmt.Errorf("region %q: give one such as cn-hangzhou", c.Region)
-	}
-	if endpoint, err := c.endpointURL(); c.CNAME && (err != nil || c.pathStyle(endpoint)) {
-		return errors.New("a CNAME endpoint is a domain, and excludes path style")
-	}
-	if c.MaxConnections < 0 {
-		return fmt.Errorf("max connections %d: must not be negative", c.MaxConnections)
-	}
-	if c.HedgeShare > 0.5 {
-		return fmt.Errorf("hedge share %g: must not exceed 0.5", c.HedgeShare)
-	}
-	if c.Deadlines.Demand < 0 || c.Deadlines.Prefetch < 0 || c.Deadlines.Upload < 0 {
-		return errors.New("deadlines must not be negative")
+	switch {
+	case !bucketName.MatchString(c.Bucket):
+		return nil, fmt.Errorf("bucket %q: a name has 3 to 63 letters, digits and dashes, in lower case", c.Bucket)
+	case c.Region != "" && (!regionName.MatchString(c.Region) || strings.HasPrefix(c.Region, "oss-")):
+		return nil, fmt.Errorf("region %q: give one such as cn-hangzhou", c.Region)
+	case c.CNAME && c.pathStyle(endpoint):
+		return nil, errors.New("a CNAME endpoint is a domain, and excludes path style")
+	case c.MaxConnections < 0:
+		return nil, fmt.Errorf("max connections %d: must not be negative", c.MaxConnections)
+	case c.HedgeShare > 0.5:
+		return nil, fmt.Errorf("hedge share %g: must not exceed 0.5", c.HedgeShare)
+	case c.Deadlines.Demand < 0 || c.Deadlines.Prefetch < 0 || c.Deadlines.Upload < 0:
+		return nil, errors.New("deadlines must not be negative")
 	}
 	if c.Proxy != "" {
 		u, err := url.Parse(c.Proxy)
 		if err != nil || u.Host == "" {
-			return errors.New("proxy is not a URL such as http://host:port")
+			return nil, errors.New("proxy is not a URL such as http://host:port")
 		}
 	}
-	return nil
+	return endpoint, nil
 }

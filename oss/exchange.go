@@ -60,7 +60,7 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	var o observation
 	defer func() { p.release(o) }()
 
-	a, err := c.begin(ctx, r.patience(), c.timing.stallCeiling)
+	a, err := c.begin(ctx, r)
 	if err != nil {
 		return nil, unsent(req.op, req.key, err)
 	}

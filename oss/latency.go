@@ -82,13 +82,3 @@ func latencyUpper(bucket int) time.Duration {
 	top, quarter := latencyLowest+bucket/latencyPerStep, bucket%latencyPerStep
 	return time.Duration((5 + quarter) << (top - 2))
 }
-
-// patient returns factor times the 99th percentile, within the bounds; the
-// upper bound while nothing is known yet.
-func (e *latencyEstimate) patient(factor float64, floor, ceiling time.Duration) time.Duration {
-	p99 := e.p99.Load()
-	if p99 == 0 {
-		return ceiling
-	}
-	return min(max(time.Duration(factor*float64(p99)), floor), ceiling)
-}

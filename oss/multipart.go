@@ -59,7 +59,9 @@ func (v *view) CreateUpload(ctx context.Context, key string, o PutOptions) (Mult
 	r := v.retrying(opCreateUpload, key, 0)
 	for {
 		resp, f := v.exchange(ctx, r, &request{
-			op: opCreateUpload, method: http.MethodPost, key: key, params: map[string]any{"uploads": nil}, header: header,
+			op: opCreateUpload, method: http.MethodPost, key: key, header: header,
+			// Without the encoding, the answer repeats the key in XML that may not hold it.
+			params: map[string]any{"uploads": nil, "encoding-type": "url"},
 		})
 		if f == nil {
 			var x struct {
@@ -235,7 +237,7 @@ func (c *completing) run(ctx context.Context) (Info, error) {
 	for {
 		resp, f := c.view.exchange(ctx, c.retrying, &request{
 			op: opCompleteUpload, method: http.MethodPost, key: c.key,
-			params: map[string]any{"uploadId": c.upload.ID}, header: c.header, body: bytes.NewReader(c.body),
+			params: map[string]any{"uploadId": c.upload.ID, "encoding-type": "url"}, header: c.header, body: bytes.NewReader(c.body),
 		})
 		switch {
 		case f == nil:

@@ -111,7 +111,7 @@ func (r *rangeReader) secondPermit() (permit, bool) {
 
 // attempt prepares a request for what is missing. It takes over the permit.
 func (r *rangeReader) attempt(p permit) (*getAttempt, *failure) {
-	a, err := r.view.client.begin(r.ctx, r.retrying.patience(), r.retrying.stall())
+	a, err := r.view.client.begin(r.ctx, r.retrying)
 	if err != nil {
 		p.release(observation{})
 		return nil, unsent(opGet, r.request.Object.Key, err)

@@ -9,8 +9,8 @@ import (
 // timing holds the constants of patience. Tests make them short; nothing else
 // changes them.
 type timing struct {
-	// first and most bound the patience for the head of an answer, by kind. unknown
-	// is used until enough answers have been seen.
+	// floor and ceiling bound the patience for the head of an answer, by kind;
+	// unknown is used until enough answers have been seen.
 	floor, unknown, ceiling [numLatencyKinds]time.Duration
 	// factor times the 99th percentile is the patience between them.
 	factor float64
@@ -49,8 +49,13 @@ func defaultTiming() timing {
 // leastPace is the transfer rate below which a call may run into its deadline.
 const leastPace = 1 << 20 // bytes a second
 
-// maxCorrupted is how often content that arrived damaged is sent again.
-const maxCorrupted = 3
+const (
+	// maxCorrupted is how often content that arrived damaged is sent in all.
+	maxCorrupted = 3
+	// maxBadAnswers is how many answers that OSS would not give are borne. Something
+	// on the way may mangle one; one that always comes is a misunderstanding.
+	maxBadAnswers = 5
+)
 
 // retrying is the state of one call that may take several requests.
 type retrying struct {
@@ -62,9 +67,11 @@ type retrying struct {
 	deadline time.Time
 	failures int
 	// timeouts counts the requests that this side gave up; each doubles the patience.
-	timeouts  int
-	corrupted int
-	resigned  bool
+	timeouts   int
+	corrupted  int
+	badAnswers int
+	// resigned says that the request was already repeated with newer credentials.
+	resigned bool
 	// ambiguous says that an earlier request may have been carried out.
 	ambiguous bool
 }
@@ -118,6 +125,11 @@ func (r *retrying) again(ctx context.Context, f *failure) error {
 		return f
 	}
 	r.failures++
+	if f.outcome == outcomeBadAnswer {
+		if r.badAnswers++; r.badAnswers >= maxBadAnswers {
+			return r.giveUp(f)
+		}
+	}
 	wait := backoff(r.failures, c.timing.backoffBase, c.timing.backoffLimit)
 	if f.outcome == outcomeThrottled {
 		wait = backoff(r.failures, c.timing.throttledBase, c.timing.throttledLimit)

@@ -1,6 +1,7 @@
 package oss
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -25,14 +26,22 @@ const (
 // newTransport returns a transport for many parallel ranged GETs: HTTP/1.1, as
 // many connections kept as may be opened, no decompression, no proxy but the
 // configured one.
-func newTransport(cfg *Config) (*http.Transport, error) {
+//
+// The transport dials on its own time: a cancelled request leaves its dial
+// behind for a later one. life ends such dials, too.
+func newTransport(life context.Context, cfg *Config) (*http.Transport, error) {
 	connections := cfg.MaxConnections
 	if connections == 0 {
 		connections = defaultMaxConnections
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	t := &http.Transport{
-		DialContext:         dialer.DialContext,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(life, cancel)()
+			return dialer.DialContext(ctx, network, address)
+		},
 		TLSHandshakeTimeout: tlsTimeout,
 		MaxIdleConnsPerHost: connections,
 		MaxConnsPerHost:     connections,

@@ -53,7 +53,7 @@ func (v *view) listParts(ctx context.Context, r *retrying, u MultipartUpload) ([
 }
 
 func (v *view) partsPage(ctx context.Context, r *retrying, u MultipartUpload, marker int) (*partsPage, *failure) {
-	params := map[string]any{"uploadId": u.ID, "max-parts": "1000"}
+	params := map[string]any{"uploadId": u.ID, "max-parts": "1000", "encoding-type": "url"}
 	if marker > 0 {
 		params["part-number-marker"] = fmt.Sprint(marker)
 	}

@@ -1,6 +1,9 @@
 package oss
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // As returns the bucket as class sees it: every request of it goes through the
 // limiter in that class, and gives up after that class's deadline.
@@ -33,5 +36,5 @@ func checkKey(op operation, key string) error {
 
 // invalid is the failure of a request that would be refused, and is not sent.
 func invalid(op operation, key, why string) *failure {
-	return &failure{op: op, key: key, kind: ErrInvalid, outcome: outcomeInvalid, cause: fmt.Errorf("%s", why)}
+	return &failure{op: op, key: key, kind: ErrInvalid, outcome: outcomeInvalid, cause: errors.New(why)}
 }

@@ -1,0 +1,47 @@
+package osstest
+
+import "strings"
+
+// awkwardNames are keys that naive quoting, escaping, cleaning or sorting gets
+// wrong. OSS keys are UTF-8 of 1 to 1023 bytes.
+var awkwardNames = []string{
+	"plain",
+	"with space",
+	" leading and trailing ",
+	"plus+plus",
+	"percent%percent",
+	"percent%20encoded",
+	"%2F",
+	"%",
+	"question?mark=1&x=2",
+	"hash#fragment",
+	"semi;colon:comma,equals=at@",
+	"amp&lt<gt>quot\"apos'",
+	"&amp;&#10;",
+	"]]>",
+	"back\\slash",
+	"tilde~star*paren()bang!",
+	"brackets[]{}|^`",
+	"dir/file",
+	"dir/",
+	"dir//file",
+	"dir//",
+	"dir/./file",
+	"dir/../file",
+	".",
+	"..",
+	"..hidden",
+	"tab\there",
+	"line\nfeed",
+	"carriage\rreturn",
+	"control\x01char",
+	"delete\x7fchar",
+	"ünïcödé",
+	"汉字",
+	"emoji 🪣",
+	"e\u0301 decomposed",
+	"\u200bzero width",
+	"\ufeffbom",
+	"\ufffdreplacement",
+	strings.Repeat("long", 230),
+}
