@@ -15,60 +15,72 @@ import (
 
 const s3fsBucket = "s3fs-bucket"
 
-// mountS3fs mounts the bucket and returns the mount point and what unmounts it.
-func mountS3fs(t *testing.T, addr string, options ...string) (dir string, unmount func()) {
+// s3fs is a running mount.
+type s3fs struct {
+	dir   string
+	cmd   *exec.Cmd
+	log   bytes.Buffer
+	ended chan error
+	gone  bool
+}
+
+// mountS3fs mounts the bucket until the test ends.
+func mountS3fs(t *testing.T, addr string, options ...string) *s3fs {
 	t.Helper()
 	work := t.TempDir()
 	passwords := filepath.Join(work, "passwd")
 	if err := os.WriteFile(passwords, []byte(keyID+":"+keySecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(work, "mnt")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	m := &s3fs{dir: filepath.Join(work, "mnt"), ended: make(chan error, 1)}
+	if err := os.Mkdir(m.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	all := append([]string{
 		"url=http://" + addr, "use_path_request_style", "passwd_file=" + passwords, "endpoint=" + region,
-		"multipart_size=10", "retries=0", "use_cache=" + filepath.Join(work, "cache"), "tmpdir=" + work, "enable_noobj_cache",
+		"multipart_size=10", "retries=1", "use_cache=" + filepath.Join(work, "cache"), "tmpdir=" + work, "enable_noobj_cache",
 	}, options...)
 	// In the foreground, so that the process is ours to end.
-	cmd := exec.Command("s3fs", s3fsBucket, dir, "-f", "-o", strings.Join(all, ","))
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	m.cmd = exec.Command("s3fs", s3fsBucket, m.dir, "-f", "-o", strings.Join(all, ","))
+	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
+	if err := m.cmd.Start(); err != nil {
 		t.Fatalf("start s3fs: %v", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	unmount = func() {
-		t.Helper()
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("unmount: %v: %s", err, out)
-			if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
-				t.Errorf("unmount lazily: %v: %s", err, out)
-			}
-		}
+	go func() { m.ended <- m.cmd.Wait() }()
+	t.Cleanup(func() { m.unmount(t) })
+	for !mounted(t, m.dir) {
 		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("s3fs: %v\n%s", err, log.Bytes())
-			}
-		case <-time.After(time.Minute):
-			_ = cmd.Process.Kill()
-			t.Error("s3fs does not end")
-		}
-		unmount = func() {}
-	}
-	t.Cleanup(func() { unmount() })
-	for !mounted(t, dir) {
-		select {
-		case err := <-ended:
-			unmount = func() {}
-			t.Fatalf("s3fs ended before it had mounted: %v\n%s", err, log.Bytes())
+		case err := <-m.ended:
+			m.gone = true
+			t.Fatalf("s3fs ended before it had mounted: %v\n%s", err, m.log.Bytes())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return dir, func() { unmount() }
+	return m
+}
+
+// unmount unmounts and waits for the process; a second call does nothing.
+func (m *s3fs) unmount(t *testing.T) {
+	t.Helper()
+	if m.gone {
+		return
+	}
+	m.gone = true
+	if out, err := exec.Command("umount", m.dir).CombinedOutput(); err != nil {
+		t.Errorf("unmount: %v: %s", err, out)
+		if out, err := exec.Command("umount", "-l", m.dir).CombinedOutput(); err != nil {
+			t.Errorf("unmount lazily: %v: %s", err, out)
+		}
+	}
+	select {
+	case err := <-m.ended:
+		if err != nil {
+			t.Errorf("s3fs: %v\n%s", err, m.log.Bytes())
+		}
+	case <-time.After(time.Minute):
+		_ = m.cmd.Process.Kill()
+		t.Error("s3fs does not end")
+	}
 }
 
 func mounted(t *testing.T, dir string) bool {
@@ -86,7 +98,8 @@ func TestS3fs(t *testing.T) {
 		t.Run(signature, func(t *testing.T) {
 			t.Parallel()
 			addr := emulate(t, s3fsBucket)
-			dir, unmount := mountS3fs(t, addr, signature)
+			m := mountS3fs(t, addr, signature)
+			dir := m.dir
 			want := files()
 			tree(t, dir, want)
 			sameTree(t, dir, want)
@@ -123,10 +136,11 @@ func TestS3fs(t *testing.T) {
 			want["dir/small + renamed"] = []byte("small and more")
 
 			sameTree(t, dir, want)
-			unmount()
+			m.unmount(t)
 
 			// A second mount has no cache and sees what the server has.
-			dir, unmount = mountS3fs(t, addr, signature)
+			m = mountS3fs(t, addr, signature)
+			dir = m.dir
 			sameTree(t, dir, want)
 			randomReads(t, filepath.Join(dir, "link"), want["big ü.bin"])
 			if info, err := os.Stat(filepath.Join(dir, "empty")); err != nil || info.Mode().Perm() != 0o640 {
@@ -140,7 +154,7 @@ func TestS3fs(t *testing.T) {
 					t.Error("dir is still listed")
 				}
 			}
-			unmount()
+			m.unmount(t)
 
 			// Another client finds the same bytes.
 			rclone := rclones(t, addr)["path"]

@@ -34,7 +34,7 @@ func (s suite) build(t *testing.T) string {
 	// The module's sum file vouches for the source; its path means nothing to a
 	// reader of the output.
 	s.goTool(t, "mod", "download")
-	s.goTool(t, "test", "-c", "-trimpath", "-tags="+s.tags, "-o", binary, s.sdk+"/oss")
+	s.goTool(t, "test", "-c", "-tags="+s.tags, "-o", binary, s.sdk+"/oss")
 	return binary
 }
 
