@@ -77,6 +77,9 @@ func grouped(v float64) string {
 
 // ShowWant is what must be reached, with its unit.
 func (t *Target) ShowWant() string {
+	if t.Refused != "" && t.Want == 0 {
+		return "–" // it failed before it knew
+	}
 	sign := "≥"
 	if t.AtMost {
 		sign = "≤"

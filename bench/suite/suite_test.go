@@ -1,0 +1,163 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pailfs/pailfs/bench/reader"
+	"github.com/pailfs/pailfs/bench/result"
+	"github.com/pailfs/pailfs/bench/rig"
+)
+
+// TestMain lets the test binary be the reading process.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "read-job" {
+		if err := reader.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// tiny are sizes for tests.
+func tiny() Sizes {
+	return Sizes{
+		BigBytes: 4 << 20, WideFiles: 2, SmallFiles: 60, SmallBytes: 10_000, ColdFiles: 20,
+		WarmReads: 50, SSDReads: 10, ColdReads: 4, StreamBytes: 8 << 20,
+	}
+}
+
+func runner(t *testing.T, runs int) *Runner {
+	t.Helper()
+	r, err := Open(Config{
+		Work: t.TempDir(), Sizes: tiny(), Runs: runs, Reader: reader.Process{Command: []string{os.Args[0], "read-job"}},
+		Say: t.Logf,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func TestNamesAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, w := range Workloads(Full()) {
+		if seen[w.Name] || !strings.Contains(w.Name, "/") || w.Help == "" {
+			t.Errorf("workload %+v", w)
+		}
+		seen[w.Name] = true
+	}
+	for _, g := range Goals() {
+		if seen[g.Name] || g.Work == "" {
+			t.Errorf("goal %q", g.Name)
+		}
+		seen[g.Name] = true
+	}
+	if _, err := Find(Full(), "read/backwards"); err == nil {
+		t.Error("an unknown workload was found")
+	}
+}
+
+func TestColdRunsContinueWhereTheOneBeforeEnded(t *testing.T) {
+	small, err := Find(tiny(), "read/small-cold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run, want := range []int{0, 20, 40, 0} {
+		if job := small.job(run, 0); job.First != want || job.Count != 20 || job.Readers != 8 {
+			t.Errorf("run %d is %+v", run, job)
+		}
+	}
+	random, err := Find(tiny(), "read/rand4k-cold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job := random.job(2, 3); job.First != 8 || job.Readers != 3 {
+		t.Errorf("run 2 is %+v", job)
+	}
+}
+
+func TestEveryWorkloadRunsOnThePlainDisk(t *testing.T) {
+	r := runner(t, 2)
+	for _, w := range Workloads(tiny()) {
+		series, err := r.Measure(t.Context(), w, Options{Readers: 2}, Subject{Driver: rig.Disk{}}, Subject{Driver: rig.Disk{}, Label: "again"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(series) != 2 || series[0].Client != "disk" || series[1].Client != "again" || series[0].How != "2 readers" {
+			t.Errorf("%s: %+v", w.Name, series)
+		}
+		for _, s := range series {
+			if len(s.Samples) != 2 || s.Value <= 0 || s.Samples[0].Bytes == 0 {
+				t.Errorf("%s: %+v", w.Name, s)
+			}
+			if (w.Metric == result.Seconds) != (s.Samples[0].Quantiles != nil) {
+				t.Errorf("%s: quantiles are %+v", w.Name, s.Samples[0].Quantiles)
+			}
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(r.cfg.Work, "clients"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left of the clients: %v, %v", left, err)
+	}
+}
+
+func TestDamageBetweenStampsStopsTheMeasurement(t *testing.T) {
+	r := runner(t, 1)
+	w, err := Find(tiny(), "read/seq-warm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stage.putOnDisk(t.Context(), Big); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(r.stage.diskDir(Big), "0.bin")
+	p, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p[100_000] ^= 1
+	if err := os.WriteFile(path, p, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Measure(t.Context(), w, Options{}, Subject{Driver: rig.Disk{}}); err == nil {
+		t.Error("wrong bytes were measured")
+	}
+}
+
+func TestAccountSharesOutTheProcessors(t *testing.T) {
+	cores := time.Duration(processors())
+	at := time.Now()
+	before := meter{at: at, busy: time.Hour, own: time.Minute, daemons: time.Second, servers: 2 * time.Second}
+	after := meter{
+		at: at.Add(2 * time.Second), busy: time.Hour + cores*time.Second, own: time.Minute,
+		daemons: 1100 * time.Millisecond, servers: 2*time.Second + cores*250*time.Millisecond,
+	}
+	s := result.Sample{Seconds: 0.5}
+	account(&s, before, after, 100*time.Millisecond)
+	if s.ServerShare != 0.5 {
+		t.Errorf("the server's share is %v", s.ServerShare)
+	}
+	c := float64(cores)
+	if want := (c - 0.1 - 0.1 - c*0.25) / (2 * c); s.OtherShare < want-1e-9 || s.OtherShare > want+1e-9 {
+		t.Errorf("others' share is %v, want %v", s.OtherShare, want)
+	}
+}
+
+func TestRunnerRefusesNoRuns(t *testing.T) {
+	if _, err := Open(Config{Work: t.TempDir(), Sizes: tiny()}); err == nil {
+		t.Error("no runs were accepted")
+	}
+}
