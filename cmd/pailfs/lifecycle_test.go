@@ -63,6 +63,7 @@ func (s *scene) clean() {
 }
 
 func TestForegroundMountEndsWithEverySignal(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := newScene(t)
@@ -87,6 +88,7 @@ func TestForegroundMountEndsWithEverySignal(t *testing.T) {
 }
 
 func TestDetachReturnsWhenTheMountAnswers(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	o := mustRun(t, s.mountArgs("--detach")...)
 	if o.stdout+o.stderr != "" {
@@ -118,6 +120,7 @@ func TestDetachReturnsWhenTheMountAnswers(t *testing.T) {
 }
 
 func TestSecretsAreNotInTheDaemonsEnvironment(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	mustRun(t, s.mountArgs("--detach")...)
 	s.reads() // it has the keys all the same
@@ -136,6 +139,7 @@ func TestSecretsAreNotInTheDaemonsEnvironment(t *testing.T) {
 }
 
 func TestUmountByOthersEndsTheDaemonCleanly(t *testing.T) {
+	t.Parallel()
 	for name, command := range map[string][]string{
 		"umount(8)":   {"umount"},
 		"umount -l":   {"umount", "-l"},
@@ -157,6 +161,7 @@ func TestUmountByOthersEndsTheDaemonCleanly(t *testing.T) {
 }
 
 func TestBusyMountIsLeftAloneAndItsUsersAreNamed(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	f := startForeground(t, environ(), s.at, s.mountArgs()...)
 	user, release := hold(t, s.at)
@@ -177,6 +182,7 @@ func TestBusyMountIsLeftAloneAndItsUsersAreNamed(t *testing.T) {
 }
 
 func TestSignalOnABusyMountWaitsAndASecondForces(t *testing.T) {
+	t.Parallel()
 	t.Run("waits", func(t *testing.T) {
 		s := newScene(t)
 		f := startForeground(t, environ(), s.at, s.mountArgs()...)
@@ -224,6 +230,7 @@ func TestSignalOnABusyMountWaitsAndASecondForces(t *testing.T) {
 }
 
 func TestLazyUmountKeepsItsUsers(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	f := startForeground(t, environ(), s.at, s.mountArgs()...)
 	open, err := os.Open(filepath.Join(s.at, "dir", "file"))
@@ -251,6 +258,7 @@ func TestLazyUmountKeepsItsUsers(t *testing.T) {
 }
 
 func TestForceUmountEndsABusyMount(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	f := startForeground(t, environ(), s.at, s.mountArgs()...)
 	_, release := hold(t, s.at)
@@ -263,6 +271,7 @@ func TestForceUmountEndsABusyMount(t *testing.T) {
 }
 
 func TestForceUmountEndsAStoppedDaemon(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	f := startForeground(t, environ(), s.at, s.mountArgs()...)
 	if err := f.Process.Signal(unix.SIGSTOP); err != nil {
@@ -291,6 +300,7 @@ func TestForceUmountEndsAStoppedDaemon(t *testing.T) {
 }
 
 func TestStaleMountIsRecognisedAndReplaced(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	f := startForeground(t, environ(), s.at, s.mountArgs()...)
 	s.reads()
@@ -320,6 +330,7 @@ func TestStaleMountIsRecognisedAndReplaced(t *testing.T) {
 }
 
 func TestFailedMountLeavesAStaleMountAsItWas(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	f := startForeground(t, environ(), s.at, s.mountArgs()...)
 	if err := f.Process.Kill(); err != nil {
@@ -335,6 +346,7 @@ func TestFailedMountLeavesAStaleMountAsItWas(t *testing.T) {
 }
 
 func TestTwoDaemonsDoNotShareACacheDirectory(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	startForeground(t, environ(), s.at, s.mountArgs()...)
 	at := newMountPoint(t)
@@ -352,6 +364,7 @@ func TestTwoDaemonsDoNotShareACacheDirectory(t *testing.T) {
 }
 
 func TestOccupiedMountPointIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	startForeground(t, environ(), s.at, s.mountArgs()...)
 	o := run(t, environ(), append(s.mountArgs(), "--cache-dir="+s.cache+"2")...)
@@ -363,6 +376,7 @@ func TestOccupiedMountPointIsRefused(t *testing.T) {
 }
 
 func TestInterruptedStartLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	l := silentListener(t)
 	f := exec.Command(binary, s.mountArgs("--endpoint=http://"+l.Addr().String())...)
@@ -391,6 +405,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 }
 
 func TestStatusWorksWhileTheStoreIsDown(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	startForeground(t, environ(), s.at, s.mountArgs("--region="+testRegion, "--http=0")...)
 	s.reads()
@@ -422,6 +437,7 @@ func TestStatusWorksWhileTheStoreIsDown(t *testing.T) {
 }
 
 func TestStatusOfWhatIsNoMount(t *testing.T) {
+	t.Parallel()
 	dir := newMountPoint(t)
 	for path, want := range map[string]string{
 		dir:                "nothing is mounted at",
@@ -438,6 +454,7 @@ func TestStatusOfWhatIsNoMount(t *testing.T) {
 }
 
 func TestOtherUsersMaySeeStatusButNotUnmount(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	startForeground(t, environ(), s.at, s.mountArgs("--allow-other")...)
 	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -456,6 +473,7 @@ func TestOtherUsersMaySeeStatusButNotUnmount(t *testing.T) {
 }
 
 func TestOwnerGroupAndModesAreThoseAskedFor(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	startForeground(t, environ(), s.at, s.mountArgs("--uid=1234", "--gid=567", "--umask=027")...)
 	for path, mode := range map[string]os.FileMode{"": os.ModeDir | 0o750, "dir": os.ModeDir | 0o750, "dir/file": 0o640} {
@@ -472,6 +490,7 @@ func TestOwnerGroupAndModesAreThoseAskedFor(t *testing.T) {
 }
 
 func TestNoexecForbidsPrograms(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.put(t, "script", []byte("#!/bin/sh\nexit 7\n"))
 	startForeground(t, environ(), s.at, s.mountArgs("--noexec", "--umask=0")...)
@@ -483,6 +502,7 @@ func TestNoexecForbidsPrograms(t *testing.T) {
 }
 
 func TestConfigurationPrecedenceReachesTheMount(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.put(t, "sub/only", content)
 	file := filepath.Join(t.TempDir(), "pailfs.yaml")
@@ -527,6 +547,7 @@ func TestConfigYAMLIsAConfigurationFileThatSaysTheSame(t *testing.T) {
 }
 
 func TestLogFileIsReopenedAndPrivate(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	path := filepath.Join(t.TempDir(), "pailfs.log")
 	mustRun(t, s.mountArgs("--detach", "--log-file="+path, "--log-format=json")...)
@@ -563,6 +584,7 @@ func TestLogFileIsReopenedAndPrivate(t *testing.T) {
 }
 
 func TestDaemonPreparesItsProcess(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	mustRun(t, s.mountArgs("--detach")...)
 	pid := daemonsOf(t, s.at)[0]
@@ -580,13 +602,32 @@ func TestDaemonPreparesItsProcess(t *testing.T) {
 	if err := unix.Stat(filepath.Join("/proc", strconv.Itoa(pid), "environ"), &st); err != nil || st.Uid != 0 {
 		t.Errorf("owner of the daemon's environ: %d, %v", st.Uid, err)
 	}
-	if !strings.Contains(proc("limits"), "Max open files            1048576") {
-		t.Errorf("limits:\n%s", proc("limits"))
+	// What needs CAP_SYS_RESOURCE is done where it is there.
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+		t.Fatal(err)
 	}
-	if score := strings.TrimSpace(proc("oom_score_adj")); score != "-500" {
-		t.Errorf("oom_score_adj is %s", score)
+	score := strings.TrimSpace(proc("oom_score_adj"))
+	if hasCapability(capEff(t, proc("status")), unix.CAP_SYS_RESOURCE) {
+		if limit.Cur != wantedFiles || score != "-500" {
+			t.Errorf("open files %d, OOM score %s", limit.Cur, score)
+		}
+	} else if limit.Cur != limit.Max {
+		t.Errorf("open files %d of %d", limit.Cur, limit.Max)
 	}
 	mustRun(t, "umount", s.at)
+}
+
+// capEff returns the effective capabilities in the text of /proc/PID/status.
+func capEff(t *testing.T, status string) string {
+	t.Helper()
+	for line := range strings.Lines(status) {
+		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return strings.TrimSpace(set)
+		}
+	}
+	t.Fatal("no CapEff in /proc/PID/status")
+	return ""
 }
 
 // hold makes a process whose working directory is the path, and returns its pid

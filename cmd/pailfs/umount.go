@@ -166,7 +166,7 @@ func findMount(path string) (string, mountpoint.Mount, error) {
 // abort ends a mount whose daemon cannot be asked.
 func abort(m mountpoint.Mount) error {
 	if err := mountpoint.Abort(m); err != nil {
-		return fmt.Errorf("%w: it needs root", err)
+		return fmt.Errorf("%w: try as root", err)
 	}
 	return mountpoint.Unmount(m.Path, true)
 }

@@ -69,11 +69,37 @@ func ForbidPrograms(path string) error {
 }
 
 // Abort ends the connection between the kernel and the daemon of m: every call
-// that waits for the daemon fails. It frees what no signal can free.
+// that waits for the daemon fails. It frees what no signal can free, and is for
+// root and the user who mounted.
 func Abort(m Mount) error {
-	path := filepath.Join("/sys/fs/fuse/connections", strconv.FormatUint(uint64(m.Minor), 10), "abort")
-	if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+	const dir = "/sys/fs/fuse/connections"
+	err := abortIn(dir, m)
+	if errors.Is(err, os.ErrNotExist) {
+		// The control file system is mounted by the system's own start, which a
+		// container may not have gone through.
+		err = abortInOwn(m)
+	}
+	if err != nil {
 		return fmt.Errorf("abort mount %s: %w", m.Path, err)
 	}
 	return nil
+}
+
+// abortIn aborts m through the control file system mounted at dir.
+func abortIn(dir string, m Mount) error {
+	return os.WriteFile(filepath.Join(dir, strconv.FormatUint(m.Dev(), 10), "abort"), []byte("1"), 0)
+}
+
+// abortInOwn aborts m through a control file system that is mounted for that.
+func abortInOwn(m Mount) (err error) {
+	dir, err := os.MkdirTemp("", "pailfs-fusectl-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	if err := unix.Mount("fusectl", dir, "fusectl", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount the FUSE control file system: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH)) }()
+	return abortIn(dir, m)
 }
