@@ -1,5 +1,10 @@
 package cache
 
+import (
+	"errors"
+	"fmt"
+)
+
 // Config says how much the cache may use and where. The zero value is a cache
 // in memory only, of the default size.
 type Config struct {
@@ -13,12 +18,32 @@ type Config struct {
 	// the file system has beyond MinFreeBytes.
 	Size int64
 	// Memory is the number of bytes for everything that the cache keeps in memory:
-	// what stays, what is in flight and what waits to be written to SSD. 0 means
-	// an eighth of the memory that the machine, or our cgroup, has.
+	// what stays, what is in flight and what waits to be written to SSD. At least
+	// 64 MiB; 0 means an eighth of the memory that the machine, or our cgroup, has,
+	// but at most 4 GiB.
 	Memory int64
 	// MinFreeBytes is the free space that the SSD tier leaves on its file system;
 	// 0 means a tenth of it.
 	MinFreeBytes int64
 	// MinFreeInodes is the same for inodes.
 	MinFreeInodes int64
+}
+
+// validate refuses what makes no sense.
+func (cfg Config) validate() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if cfg.Memory != 0 && cfg.Memory < minMemory {
+		refuse("cache memory of %d bytes: at least %d are needed", cfg.Memory, minMemory)
+	}
+	if cfg.Size < 0 || cfg.Size > 0 && cfg.Size < minSSD {
+		refuse("cache size of %d bytes: at least %d are needed", cfg.Size, minSSD)
+	}
+	if cfg.MinFreeBytes < 0 || cfg.MinFreeInodes < 0 {
+		refuse("free space to be left must not be negative")
+	}
+	if cfg.Dir == "" && cfg.Size > 0 {
+		refuse("cache size of %d bytes without a cache directory", cfg.Size)
+	}
+	return errors.Join(errs...)
 }

@@ -5,75 +5,139 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/pailfs/pailfs/oss"
 )
 
-// Handle reads one object version, which it pins. It is safe for concurrent use.
+// Handle reads one object version, which it pins: while a handle is open, what
+// SSD holds of the version stays. It is safe for concurrent use.
 type Handle struct {
-	cache  *Cache
-	object oss.Object
+	object *object
+
+	mu struct {
+		sync.Mutex
+		closed bool
+		whole  *diskFile // what WholeFile returned
+	}
 }
 
 // Object returns the version that the handle reads.
-func (h *Handle) Object() oss.Object { return h.object }
+func (h *Handle) Object() oss.Object { return h.object.oss }
 
 // ReadAt reads into p from off, as io.ReaderAt does: at the end of the object it
-// returns what there was and io.EOF.
+// returns what there was and io.EOF. Errors are those of [oss.RangeReader].
 func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
-	if off < 0 {
-		return 0, fmt.Errorf("read %q at %d: %w", h.object.Key, off, oss.ErrInvalid)
-	}
-	n := min(int64(len(p)), h.object.Size-off)
-	if n <= 0 {
-		if len(p) == 0 {
-			return 0, nil
-		}
-		return 0, io.EOF
-	}
-	if _, err := h.cache.demand.ReadRange(ctx, oss.RangeRequest{Object: h.object, Offset: off, Buffer: p[:n]}); err != nil {
+	n, err := h.clip(off, len(p))
+	if err != nil {
 		return 0, err
 	}
-	if n < int64(len(p)) {
-		return int(n), io.EOF
+	if err := h.object.readAt(ctx, p[:n], off, true); err != nil {
+		return 0, fmt.Errorf("read %q at %d: %w", h.object.oss.Key, off, err)
 	}
-	return int(n), nil
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
-// View returns up to n bytes from off without a copy. At the end of the object it
-// is shorter, and beyond it empty, without an error.
+// MaxView is the largest view that can be asked for.
+const MaxView = largestBuffer
+
+// View returns n bytes from off, at most MaxView, and fewer only where the object
+// ends, mostly without a copy. Beyond the end the view is empty. The caller must
+// release it soon: it holds memory that others wait for.
 func (h *Handle) View(ctx context.Context, off int64, n int) (*View, error) {
-	p := make([]byte, n)
-	n, err := h.ReadAt(ctx, p, off)
-	if err != nil && err != io.EOF {
+	if n > MaxView {
+		return nil, fmt.Errorf("view %q: %d bytes, more than %d: %w", h.object.oss.Key, n, MaxView, oss.ErrInvalid)
+	}
+	n, err := h.clip(off, n)
+	if err != nil {
 		return nil, err
 	}
-	return &View{slices: [][]byte{p[:n]}}, nil
-}
-
-// WholeFile returns the file on SSD that holds the complete, verified content.
-// The caller must neither close nor write it; it is valid until Close.
-func (h *Handle) WholeFile() (*os.File, bool) { return nil, false }
-
-// Close ends the pin.
-func (h *Handle) Close() error { return nil }
-
-// View is a window on cached bytes. They stay as they are until Release.
-type View struct {
-	slices [][]byte
-}
-
-// Slices returns the bytes, in order. They must not be written.
-func (v *View) Slices() [][]byte { return v.slices }
-
-// Len returns the number of bytes in all slices.
-func (v *View) Len() int {
-	n := 0
-	for _, s := range v.slices {
-		n += len(s)
+	if n == 0 {
+		return &View{}, nil
 	}
-	return n
+	v, err := h.object.view(ctx, off, int64(n))
+	if err != nil {
+		return nil, fmt.Errorf("read %q at %d: %w", h.object.oss.Key, off, err)
+	}
+	return v, nil
 }
 
-// Release gives the bytes back. It must be called exactly once.
-func (v *View) Release() {}
+// clip returns how many of n bytes at off the object has.
+func (h *Handle) clip(off int64, n int) (int, error) {
+	if off < 0 || n < 0 {
+		return 0, fmt.Errorf("read %q: %d bytes at %d: %w", h.object.oss.Key, n, off, oss.ErrInvalid)
+	}
+	return int(max(min(int64(n), h.object.geometry.size-off), 0)), nil
+}
+
+// WholeFile returns the file on SSD that holds the complete content, checked since
+// the start of the cache. The caller must neither close nor write it; it is valid
+// until Close of the handle.
+func (h *Handle) WholeFile() (*os.File, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.closed {
+		return nil, false
+	}
+	if h.mu.whole == nil {
+		h.mu.whole = h.object.cache.ssd.wholeFile(h.object)
+	}
+	if h.mu.whole == nil {
+		return nil, false
+	}
+	return h.mu.whole.osFile(), true
+}
+
+// Close ends the pin. What is in flight for this version alone is stopped when
+// its last handle goes.
+func (h *Handle) Close() error {
+	h.mu.Lock()
+	closed, whole := h.mu.closed, h.mu.whole
+	h.mu.closed, h.mu.whole = true, nil
+	h.mu.Unlock()
+	if closed {
+		return fmt.Errorf("close %q: %w", h.object.oss.Key, os.ErrClosed)
+	}
+	if whole != nil {
+		whole.release()
+	}
+	h.object.closeHandle()
+	h.object.release()
+	return nil
+}
+
+// openHandle counts a handle.
+func (o *object) openHandle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.handles++
+}
+
+// closeHandle stops counting a handle. With the last one everything ends that was
+// there for its reads.
+func (o *object) closeHandle() {
+	o.mu.Lock()
+	o.mu.handles--
+	last := o.mu.handles == 0
+	var idle []*flight
+	var file *diskFile
+	if last {
+		idle = o.endStreams()
+		file = o.idleFile()
+	}
+	o.mu.Unlock()
+	if !last {
+		return
+	}
+	for _, f := range idle {
+		f.abandon()
+	}
+	if file != nil {
+		file.release()
+	}
+	o.settle()
+	o.cache.ssd.unpinned()
+}

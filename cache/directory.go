@@ -1,0 +1,182 @@
+package cache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What lies in a cache directory. FORMAT.md describes it.
+const (
+	formatName  = "format"
+	lockName    = "lock"
+	indexName   = "index.db"
+	objectsName = "objects"
+	probeName   = "probe"
+
+	formatMagic   = "pailfs cache\n"
+	formatVersion = 1
+)
+
+// The errors of a cache directory that cannot be used, for errors.Is.
+var (
+	// ErrDirInUse means that another process owns the cache directory.
+	ErrDirInUse = errors.New("cache directory is in use")
+	// ErrDirForeign means that the directory holds something that is not a cache.
+	ErrDirForeign = errors.New("directory is not empty and not a pailfs cache")
+	// ErrDirVersion means that the cache was made by a version that we do not know.
+	ErrDirVersion = errors.New("cache has an unknown format")
+	// ErrNoSpace means that there is no room for a cache.
+	ErrNoSpace = errors.New("file system has no room for a cache")
+)
+
+// directory is a cache directory that this process owns.
+type directory struct {
+	path string
+	lock *os.File
+}
+
+// openDirectory makes sure that path is a cache directory, or an empty one that
+// may become one, and takes it.
+func openDirectory(path string) (*directory, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("open cache directory %q: it does not exist; make it first: %w", path, err)
+	case err != nil:
+		return nil, fmt.Errorf("open cache directory: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("open cache directory %q: %w", path, unix.ENOTDIR)
+	}
+	if err := inspect(path); err != nil {
+		return nil, fmt.Errorf("open cache directory %q: %w", path, err)
+	}
+	lock, err := takeLock(filepath.Join(path, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("open cache directory %q: %w", path, err)
+	}
+	d := &directory{path: path, lock: lock}
+	if err := d.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare cache directory %q: %w", path, err), d.close())
+	}
+	return d, nil
+}
+
+// inspect refuses a directory that is not ours. It writes nothing.
+func inspect(path string) error {
+	format, err := os.ReadFile(filepath.Join(path, formatName))
+	if err == nil {
+		return checkFormat(format)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	names, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		// A new file system has the first; the second is what a start leaves that was
+		// cut off before the format was written.
+		if n := name.Name(); n != "lost+found" && n != lockName && !strings.HasPrefix(n, formatName+".") {
+			return fmt.Errorf("it holds %q: %w", n, ErrDirForeign)
+		}
+	}
+	return nil
+}
+
+// checkFormat refuses what we cannot read.
+func checkFormat(format []byte) error {
+	version, ok := bytes.CutPrefix(format, []byte(formatMagic))
+	if !ok {
+		return fmt.Errorf("file %q has another beginning: %w", formatName, ErrDirForeign)
+	}
+	if want := fmt.Sprintf("version %d\n", formatVersion); string(version) != want {
+		return fmt.Errorf("it has %q, this is %q: %w; empty the directory or use another",
+			strings.TrimSpace(string(version)), strings.TrimSpace(want), ErrDirVersion)
+	}
+	return nil
+}
+
+// prepare writes what a new cache directory must hold, and gives everything its
+// modes, which must not depend on the umask.
+func (d *directory) prepare() error {
+	if err := os.Chmod(d.path, 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(d.path, objectsName), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	name := filepath.Join(d.path, formatName)
+	if _, err := os.Stat(name); err == nil {
+		return nil
+	}
+	content := fmt.Sprintf("%sversion %d\n", formatMagic, formatVersion)
+	if err := writeDurably(name+".new", []byte(content)); err != nil {
+		return err
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return err
+	}
+	return syncDirectory(d.path)
+}
+
+// close gives the directory up.
+func (d *directory) close() error { return d.lock.Close() }
+
+// takeLock locks the file at path for as long as it is open, and says in it who
+// has it.
+func takeLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		owner, _ := os.ReadFile(path)
+		_ = f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %q: %w", path, err)
+		}
+		return nil, fmt.Errorf("process %s has it: %w", lockOwner(owner), ErrDirInUse)
+	}
+	// The lock holds without it: a full disk must not keep a cache from being read.
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	return f, nil
+}
+
+// lockOwner returns the process id in a lock file, or that it is not known.
+func lockOwner(content []byte) string {
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil || pid <= 0 {
+		return "(unknown)"
+	}
+	return strconv.Itoa(pid)
+}
+
+// writeDurably makes a file with that content, which survives a loss of power
+// once its directory was synced.
+func writeDurably(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDirectory(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,235 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+)
+
+// diskFile is an open object file, shared by those who use it. It is closed with
+// the last of them; eviction merely unlinks it.
+type diskFile struct {
+	diskIO
+	refs  atomic.Int32
+	inode uint64
+}
+
+func (f *diskFile) acquire() { f.refs.Add(1) }
+
+func (f *diskFile) release() {
+	if f.refs.Add(-1) == 0 {
+		// Nothing depends on it: what must last was synced by then.
+		_ = f.Close()
+	}
+}
+
+// fileName returns the name of an object file in the cache directory.
+func (id identity) fileName() string {
+	name := id.String()
+	return filepath.Join(objectsName, name[:2], name[2:4], name)
+}
+
+// parseFileName is the inverse of fileName.
+func parseFileName(first, second, name string) (identity, bool) {
+	var id identity
+	if len(name) != 2*len(id) || name[:2] != first || name[2:4] != second {
+		return id, false
+	}
+	for i := range id {
+		hi, lo := hexDigit(name[2*i]), hexDigit(name[2*i+1])
+		if hi < 0 || lo < 0 {
+			return id, false
+		}
+		id[i] = byte(hi<<4 | lo)
+	}
+	return id, true
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	}
+	return -1
+}
+
+// diskState is what an object knows of its file. Guarded by object.mu.
+type diskState struct {
+	// loaded says that the index was asked; before, nothing is known and nothing may
+	// be written. epoch changes whenever what was loaded becomes void.
+	loaded bool
+	epoch  int
+	// blocked says that the content is being thrown away.
+	blocked bool
+	// exists says that there is a file, made by us or known to the index.
+	exists bool
+	// file is open while handles or writes need it. inode is the file that the
+	// trusted blocks are in.
+	file  *diskFile
+	inode uint64
+	// blocks and trusted are how many there are in all segments.
+	blocks, trusted int64
+	// writing counts the extents that wait to be written, fetching the calls of
+	// Fetch. While there is any, and while the index does not know everything, the
+	// object is not evicted.
+	writing, fetching int
+	dirty             bool
+	// indexedRecord is what the index has.
+	indexed objectRecord
+	// verifying says that all blocks are being checked.
+	verifying bool
+}
+
+// diskReadable tells whether what is on SSD may be read. o.mu must be held.
+func (o *object) diskReadable() bool {
+	d := &o.mu.disk
+	return d.blocks > 0 && d.loaded && !d.blocked && o.cache.ssd.health.readable()
+}
+
+// wholeOnDisk tells whether the file has every block. o.mu must be held.
+func (o *object) wholeOnDisk() bool {
+	d := &o.mu.disk
+	return d.loaded && !d.blocked && d.blocks == o.geometry.totalBlocks()
+}
+
+// idleFile takes the open file from an object that nobody uses. o.mu must be held;
+// the caller must release the file.
+func (o *object) idleFile() *diskFile {
+	d := &o.mu.disk
+	if o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 {
+		return nil
+	}
+	f := d.file
+	d.file = nil
+	return f
+}
+
+// setDisk notes that the file has the blocks of s, written by us. o.mu must be
+// held.
+func (o *object) setDisk(s span) {
+	seg, d := o.segment(s.segment), &o.mu.disk
+	had, trusted := seg.disk.count(), seg.trusted.count()
+	seg.disk.add(s.first, s.end)
+	seg.trusted.add(s.first, s.end)
+	d.blocks += int64(seg.disk.count() - had)
+	d.trusted += int64(seg.trusted.count() - trusted)
+}
+
+// trust notes that the content of the blocks of s was checked. o.mu must be held.
+func (o *object) trust(s span) {
+	seg := o.segment(s.segment)
+	trusted := seg.trusted.count()
+	seg.trusted.add(s.first, s.end)
+	for w := range seg.trusted {
+		seg.trusted[w] &= seg.disk[w]
+	}
+	o.mu.disk.trusted += int64(seg.trusted.count() - trusted)
+}
+
+// lose notes that the blocks of s are not on SSD, or no longer. o.mu must be held.
+func (o *object) lose(s span) {
+	seg, d := o.segment(s.segment), &o.mu.disk
+	had, trusted := seg.disk.count(), seg.trusted.count()
+	seg.disk.remove(s.first, s.end)
+	seg.trusted.remove(s.first, s.end)
+	d.blocks += int64(seg.disk.count() - had)
+	d.trusted += int64(seg.trusted.count() - trusted)
+	o.cache.ssd.mark(o)
+}
+
+// distrust notes that no block has been checked. o.mu must be held.
+func (o *object) distrust() {
+	for _, seg := range o.mu.segments {
+		if seg != nil {
+			seg.trusted = blockSet{}
+		}
+	}
+	o.mu.disk.trusted = 0
+}
+
+// open returns the object's file, with a reference for the caller. If create is
+// set, a file that does not exist is made.
+func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
+	o.mu.Lock()
+	d := &o.mu.disk
+	if f := d.file; f != nil {
+		f.acquire()
+		o.mu.Unlock()
+		return f, nil
+	}
+	exists, epoch := d.exists, d.epoch
+	o.mu.Unlock()
+
+	flag := 0
+	switch {
+	case !exists && !create:
+		return nil, errGone
+	case !exists:
+		// What an earlier life left there is of no use.
+		flag = os.O_CREATE | os.O_TRUNC
+	}
+	f, err := t.openFile(o, flag)
+	if err != nil {
+		return nil, err
+	}
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case d.epoch != epoch || d.blocked:
+		f.release()
+		return nil, errGone
+	case d.file != nil:
+		f.release()
+		d.file.acquire()
+		return d.file, nil
+	case d.inode != f.inode:
+		// Not the file that we wrote: somebody put another in its place.
+		o.distrust()
+		d.inode = f.inode
+	}
+	d.exists = true
+	if o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 {
+		f.acquire()
+		d.file = f
+	}
+	return f, nil
+}
+
+// openFile opens the file of an object and checks that it is as long as the
+// object. A new one is made so.
+func (t *ssdTier) openFile(o *object, flag int) (*diskFile, error) {
+	io, err := t.fs.open(o.id.fileName(), flag)
+	if err != nil {
+		return nil, err
+	}
+	f := &diskFile{diskIO: io}
+	f.refs.Store(1)
+	if flag&os.O_CREATE != 0 {
+		err = f.Truncate(o.geometry.size)
+	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = f.Stat()
+	}
+	if err == nil && info.Size() != o.geometry.size {
+		err = fmt.Errorf("%w: %d bytes instead of %d", errDamaged, info.Size(), o.geometry.size)
+	}
+	if err != nil {
+		f.release()
+		return nil, err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.inode = st.Ino
+	}
+	return f, nil
+}
+
+// errDamaged means that an object file is not as it was left.
+var errDamaged = errors.New("cache file is damaged")

@@ -1,0 +1,171 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+)
+
+// scratch holds buffers of one block, for blocks that must be read whole to be
+// checked although only a part is wanted.
+var scratch = sync.Pool{New: func() any { return new([blockSize]byte) }}
+
+// read fills p with the bytes at off, which SSD was said to have. Blocks that were
+// not read since the start are checked first. If they turn out not to be there,
+// or not to be right, they are forgotten and errGone is returned.
+func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) error {
+	f, err := t.open(o, false)
+	if err != nil {
+		return t.readError(o, err)
+	}
+	defer f.release()
+	for s := range o.geometry.spans(off, int64(len(p))) {
+		start := max(off, o.geometry.offset(s))
+		end := min(off+int64(len(p)), o.geometry.offset(s)+o.geometry.length(s))
+		if err := t.readSpan(o, f, s, p[start-off:end-off], start); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// readSpan reads from one segment.
+func (t *ssdTier) readSpan(o *object, f *diskFile, s span, p []byte, off int64) error {
+	o.mu.Lock()
+	seg := o.segment(s.segment)
+	trusted := seg.trusted
+	if o.mu.disk.inode != f.inode {
+		trusted = blockSet{}
+	}
+	o.mu.Unlock()
+	for block := s.first; block < s.end; {
+		if trusted.has(block) {
+			run := span{s.segment, block, trusted.run(block, s.end)}
+			from := max(off, o.geometry.offset(run))
+			to := min(off+int64(len(p)), o.geometry.offset(run)+o.geometry.length(run))
+			if err := t.pread(o, f, run, p[from-off:to-off], from); err != nil {
+				return err
+			}
+			block = run.end
+			continue
+		}
+		if err := t.readChecked(o, f, span{s.segment, block, block + 1}, p, off); err != nil {
+			return err
+		}
+		block++
+	}
+	return nil
+}
+
+// readChecked reads one block, compares its checksum, and copies what of it
+// belongs into p, which begins at off.
+func (t *ssdTier) readChecked(o *object, f *diskFile, s span, p []byte, off int64) error {
+	start, n := o.geometry.offset(s), o.geometry.length(s)
+	var block []byte
+	if start >= off && start+n <= off+int64(len(p)) {
+		block = p[start-off : start-off+n]
+	} else {
+		buf := scratch.Get().(*[blockSize]byte)
+		defer scratch.Put(buf)
+		block = buf[:n]
+	}
+	if err := t.pread(o, f, s, block, start); err != nil {
+		return err
+	}
+	sum := crc32c(block)
+
+	o.mu.Lock()
+	seg := o.segment(s.segment)
+	needHash := !o.mu.checked && !seg.hashed.has(s.first) && !seg.whole
+	switch {
+	case !seg.disk.has(s.first) || o.mu.disk.blocked:
+		o.mu.Unlock()
+		return errGone
+	case seg.crc32[s.first] != sum:
+		o.lose(s)
+		o.mu.Unlock()
+		t.metrics.damaged.Add(1)
+		t.log.Warn("cached block is damaged, fetching it again", "key", o.oss.Key, "etag", o.oss.ETag, "offset", start, "length", n)
+		return errGone
+	}
+	o.mu.Unlock()
+
+	var hash uint64
+	if needHash {
+		hash = crc64Checksum(block)
+	}
+	o.mu.Lock()
+	var corrupt error
+	var waste leftovers
+	if seg := o.segment(s.segment); seg.disk.has(s.first) && seg.crc32[s.first] == sum && o.mu.disk.inode == f.inode {
+		o.trust(s)
+		if needHash {
+			whole := seg.whole
+			seg.rememberHash(o.geometry, s.segment, s.first, hash)
+			if seg.whole && !whole {
+				o.mu.wholeSegments++
+			}
+			if corrupt = o.check(); corrupt != nil {
+				waste = o.forget()
+			}
+		}
+	}
+	o.mu.Unlock()
+	if corrupt != nil {
+		o.cache.discard(o, waste, corrupt)
+		return corrupt
+	}
+	if &block[0] != &p[0] {
+		from, to := max(start, off), min(start+n, off+int64(len(p)))
+		copy(p[from-off:to-off], block[from-start:to-start])
+	}
+	return nil
+}
+
+// pread reads from the file. What cannot be read is forgotten.
+func (t *ssdTier) pread(o *object, f *diskFile, s span, p []byte, off int64) error {
+	slot := t.health.begin()
+	n, err := f.ReadAt(p, off)
+	t.health.end(slot)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: it ends at %d", errDamaged, off+int64(n))
+	} else {
+		t.health.readFailed(err)
+	}
+	t.log.Warn("cannot read cached blocks, fetching them again", "key", o.oss.Key, "etag", o.oss.ETag,
+		"offset", off, "length", len(p), "error", err)
+	t.metrics.damaged.Add(1)
+	o.mu.Lock()
+	o.lose(s)
+	o.mu.Unlock()
+	return errGone
+}
+
+// readError decides what an object file means that cannot be opened. It returns
+// errGone, always: the bytes are to be had elsewhere.
+func (t *ssdTier) readError(o *object, err error) error {
+	switch {
+	case errors.Is(err, errGone):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged):
+		t.log.Warn("cache file is missing or damaged", "key", o.oss.Key, "etag", o.oss.ETag, "error", err)
+		t.metrics.damaged.Add(1)
+		t.discard(o)
+	default:
+		// Too many open files is not the disk's fault, but to read elsewhere is right
+		// just the same.
+		t.health.readFailed(err)
+		o.mu.Lock()
+		file := o.unload()
+		o.mu.Unlock()
+		if file != nil {
+			file.release()
+		}
+	}
+	return errGone
+}

@@ -1,0 +1,299 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// diskWriters is how many extents are written at once.
+const diskWriters = 4
+
+// writeJob is an extent that waits to be written. It holds a reference.
+type writeJob struct {
+	extent *extent
+	fetch  *fetchJob // nil if nobody waits for it
+}
+
+// writeQueue holds what waits to be written, up to a number of bytes. Writing
+// trails behind reading; where the disk cannot keep up, what was read for demand
+// is not written at all, and what was fetched for SSD waits.
+type writeQueue struct {
+	limit int64
+	mu    struct {
+		sync.Mutex
+		jobs   []writeJob
+		bytes  int64
+		closed bool
+		// more is closed when a job comes, room when there is room again.
+		more, room chan struct{}
+	}
+}
+
+func newWriteQueue(limit int64) *writeQueue {
+	return &writeQueue{limit: limit}
+}
+
+// push adds a job if there is room, or returns a channel that is closed when there
+// may be. A closed queue takes nothing and returns neither.
+func (q *writeQueue) push(j writeJob) (ok bool, room <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch cost := j.extent.cost; {
+	case q.mu.closed:
+		return false, nil
+	case q.mu.bytes > 0 && q.mu.bytes+cost > q.limit:
+		if q.mu.room == nil {
+			q.mu.room = make(chan struct{})
+		}
+		return false, q.mu.room
+	default:
+		q.mu.jobs = append(q.mu.jobs, j)
+		q.mu.bytes += cost
+		if q.mu.more != nil {
+			close(q.mu.more)
+			q.mu.more = nil
+		}
+		return true, nil
+	}
+}
+
+// pop waits for a job; false says that there will be none.
+func (q *writeQueue) pop() (writeJob, bool) {
+	for {
+		q.mu.Lock()
+		if len(q.mu.jobs) > 0 {
+			j := q.mu.jobs[0]
+			q.mu.jobs[0] = writeJob{}
+			q.mu.jobs = q.mu.jobs[1:]
+			q.mu.Unlock()
+			return j, true
+		}
+		if q.mu.closed {
+			q.mu.Unlock()
+			return writeJob{}, false
+		}
+		if q.mu.more == nil {
+			q.mu.more = make(chan struct{})
+		}
+		more := q.mu.more
+		q.mu.Unlock()
+		<-more
+	}
+}
+
+// done gives back the room of a job that was popped.
+func (q *writeQueue) done(cost int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.bytes -= cost
+	if q.mu.room != nil {
+		close(q.mu.room)
+		q.mu.room = nil
+	}
+}
+
+// close lets pop return false once the queue is empty.
+func (q *writeQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.closed = true
+	if q.mu.more != nil {
+		close(q.mu.more)
+		q.mu.more = nil
+	}
+	if q.mu.room != nil {
+		close(q.mu.room)
+		q.mu.room = nil
+	}
+}
+
+// waiting returns the bytes that wait or are being written.
+func (q *writeQueue) waiting() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.bytes
+}
+
+// The reasons for which an extent is not written.
+var (
+	errQueueFull = errors.New("the disk cannot keep up")
+	errDiskFull  = errors.New("no room in the SSD tier")
+	errBusy      = errors.New("object is being evicted")
+	errNotOK     = errors.New("the disk is not ok")
+)
+
+// submit queues e, which accepts has counted, to be written. Without a fetch it
+// never blocks: where there is no room e is dropped.
+func (t *ssdTier) submit(ctx context.Context, e *extent, fetch *fetchJob) {
+	e.acquire()
+	for {
+		ok, room := t.queue.push(writeJob{e, fetch})
+		if ok {
+			return
+		}
+		err := errQueueFull
+		if room == nil {
+			err = errClosed
+		}
+		if fetch != nil && room != nil {
+			select {
+			case <-room:
+				continue
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		t.written(writeJob{e, fetch}, err)
+		return
+	}
+}
+
+// runWriter writes jobs until the queue is closed and empty.
+func (t *ssdTier) runWriter() {
+	for {
+		j, ok := t.queue.pop()
+		if !ok {
+			return
+		}
+		cost := j.extent.cost
+		err := t.write(j)
+		t.written(j, err)
+		t.queue.done(cost)
+	}
+}
+
+// written ends a job.
+func (t *ssdTier) written(j writeJob, err error) {
+	e := j.extent
+	o := e.object
+	if err != nil {
+		t.metrics.dropped.Add(1)
+		t.metrics.droppedBytes.Add(e.object.geometry.length(e.span))
+	}
+	o.mu.Lock()
+	o.mu.disk.writing--
+	idle := o.idleFile()
+	gone := o.unholdLocked(e, heldWriting)
+	if j.fetch != nil {
+		j.fetch.ended(err)
+	}
+	o.notify()
+	o.mu.Unlock()
+	if idle != nil {
+		idle.release()
+	}
+	if err != nil {
+		t.dropEmpty(o)
+	}
+	if gone {
+		e.release()
+	}
+	e.release()
+}
+
+// write writes the blocks of an extent that are not on SSD yet.
+func (t *ssdTier) write(j writeJob) error {
+	e := j.extent
+	o := e.object
+	if !t.health.writable() {
+		return errNotOK
+	}
+	o.mu.Lock()
+	if o.mu.disk.blocked || !o.mu.disk.loaded {
+		o.mu.Unlock()
+		return errBusy
+	}
+	missing := o.missing(e.span)
+	o.mu.Unlock()
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, s := range missing {
+		if err := t.writeSpan(e, s, j.fetch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing returns the runs of blocks in s that are not on SSD. o.mu must be held.
+func (o *object) missing(s span) (runs []span) {
+	seg := o.segment(s.segment)
+	for block := s.first; block < s.end; {
+		stop := seg.disk.run(block, s.end)
+		if !seg.disk.has(block) {
+			runs = append(runs, span{s.segment, block, stop})
+		}
+		block = stop
+	}
+	return runs
+}
+
+// writeSpan writes a run of blocks of e.
+func (t *ssdTier) writeSpan(e *extent, s span, fetch *fetchJob) error {
+	o := e.object
+	bytes := diskBytes(o.geometry.length(s))
+	if fetch == nil {
+		answer, _ := t.residents.reserve(o.id, bytes, false)
+		switch answer {
+		case reserveFull:
+			return errDiskFull
+		case reserveBusy:
+			return errBusy
+		}
+	} else {
+		o.mu.Lock()
+		fetch.credit -= bytes
+		o.mu.Unlock()
+	}
+	err := t.pwrite(e, s)
+	if err != nil {
+		t.residents.unreserve(o.id, bytes)
+	}
+	return err
+}
+
+// diskBytes is what n bytes occupy in a file.
+func diskBytes(n int64) int64 { return (n + pageSize - 1) &^ (pageSize - 1) }
+
+// pwrite writes to the file and notes that the blocks are there.
+func (t *ssdTier) pwrite(e *extent, s span) error {
+	o := e.object
+	f, err := t.open(o, true)
+	if err != nil {
+		if !errors.Is(err, errGone) {
+			err = t.writeError(o, err)
+		}
+		return err
+	}
+	defer f.release()
+	off, n := o.geometry.offset(s), o.geometry.length(s)
+	slot := t.health.begin()
+	_, err = f.WriteAt(e.slice(off, n), off)
+	t.health.end(slot)
+	if err != nil {
+		return t.writeError(o, err)
+	}
+	t.metrics.writtenBytes.Add(n)
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d := &o.mu.disk
+	if d.blocked || !d.loaded || d.inode != f.inode {
+		return errBusy
+	}
+	o.setDisk(s)
+	t.mark(o)
+	return nil
+}
+
+// writeError notes that the disk does not take what it should.
+func (t *ssdTier) writeError(o *object, err error) error {
+	t.health.writeFailed(err)
+	if noSpace(err) {
+		t.crowded()
+	}
+	return fmt.Errorf("write cache file of %q: %w", o.oss.Key, err)
+}

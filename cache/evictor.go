@@ -1,0 +1,318 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"time"
+)
+
+const (
+	// lookEvery is how often the evictor looks at the file system, which others fill
+	// as well.
+	lookEvery = 5 * time.Second
+	// evictBatch is how many objects leave the index in one transaction.
+	evictBatch = 256
+	// yieldFor is how long the room made by MakeRoom is left to whoever asked.
+	yieldFor = 30 * time.Second
+)
+
+// evictRequest asks for bytes to be freed, whatever is wanted.
+type evictRequest struct {
+	bytes int64
+	freed chan<- int64
+}
+
+// crowded asks the evictor to look.
+func (t *ssdTier) crowded() {
+	select {
+	case t.full <- struct{}{}:
+	default:
+	}
+}
+
+// makeRoom frees bytes, whatever is wanted, and returns how many it freed.
+func (t *ssdTier) makeRoom(ctx context.Context, bytes int64) int64 {
+	if t == nil || bytes <= 0 {
+		return 0
+	}
+	freed := make(chan int64, 1)
+	select {
+	case t.evictions <- evictRequest{bytes, freed}:
+		return <-freed
+	case <-ctx.Done():
+		return 0
+	}
+}
+
+// runEvictor evicts when asked to and when the disk fills up. Only its goroutine
+// does.
+func (t *ssdTier) runEvictor(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var y yielded
+	for {
+		force, request := int64(0), evictRequest{}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-t.full:
+		case request = <-t.evictions:
+			force = request.bytes
+		}
+		if force > 0 {
+			freed, _ := t.evict(force, 0, true)
+			request.freed <- freed
+			y = t.yield(force)
+		}
+		t.look(y)
+	}
+}
+
+// yielded is room that was made for others: free space is to be left as high as
+// it was then, less what they have used of it since.
+type yielded struct {
+	bytes, free int64
+	until       time.Time
+}
+
+// yield remembers that bytes were freed for others.
+func (t *ssdTier) yield(bytes int64) yielded {
+	space, err := t.fs.space()
+	if err != nil {
+		return yielded{}
+	}
+	return yielded{bytes: bytes, free: space.freeBytes, until: time.Now().Add(yieldFor)}
+}
+
+// left returns how much of the room has not been used.
+func (y yielded) left(free int64) int64 {
+	if time.Now().After(y.until) {
+		return 0
+	}
+	return max(0, y.bytes-max(0, y.free-free))
+}
+
+// look evicts what is beyond the limits.
+func (t *ssdTier) look(y yielded) {
+	space, err := t.fs.space()
+	if err != nil {
+		t.health.readFailed(err)
+		return
+	}
+	t.updateLimit(space, y.left(space.freeBytes))
+	t.evict(t.residents.excess(), 0, false)
+	// What must stay free for others comes before what is wanted here.
+	if short := t.minFreeBytes - space.freeBytes; short > 0 {
+		t.evict(short, 0, true)
+	}
+	if short := t.minFreeInodes - space.freeInodes; short > 0 && space.inodes > 0 {
+		t.evict(0, short, true)
+	}
+}
+
+// updateLimit sets how much the tier may hold: as configured, but no more than
+// leaves the file system its free space, and what was yielded.
+func (t *ssdTier) updateLimit(space diskSpace, yielded int64) {
+	_, size, _ := t.residents.usage()
+	t.residents.setLimit(max(0, min(t.size, size+space.freeBytes-t.minFreeBytes-yielded)))
+}
+
+// evict removes objects until that many bytes and files are freed, or nothing can
+// go. It returns what it freed.
+func (t *ssdTier) evict(bytes, files int64, force bool) (freedBytes, freedFiles int64) {
+	// Each that is in use comes round once.
+	tries, _, _ := t.residents.usage()
+	var batch []*resident
+	flush := func() {
+		if len(batch) > 0 {
+			t.removeFiles(batch)
+			batch = nil
+		}
+	}
+	for ; (freedBytes < bytes || freedFiles < files) && tries > 0; tries-- {
+		e := t.residents.pick(force)
+		if e == nil {
+			break
+		}
+		if !t.detach(e.id) {
+			t.residents.putBack(e)
+			continue
+		}
+		batch = append(batch, e)
+		freedBytes += e.size
+		freedFiles++
+		if len(batch) == evictBatch {
+			flush()
+		}
+	}
+	flush()
+	if freedFiles > 0 {
+		t.metrics.evicted.Add(freedFiles)
+		t.metrics.evictedBytes.Add(freedBytes)
+	}
+	return freedBytes, freedFiles
+}
+
+// detach makes the object forget its file, unless somebody needs it. It is marked
+// as leaving by then: whoever opens it now does not find the file.
+func (t *ssdTier) detach(id identity) bool {
+	o := t.objects.find(id)
+	if o == nil {
+		return true
+	}
+	defer o.release()
+	o.mu.Lock()
+	d := &o.mu.disk
+	busy := o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 || d.dirty || d.blocked || d.verifying
+	var file *diskFile
+	if !busy {
+		file = o.unload()
+	}
+	o.mu.Unlock()
+	if file != nil {
+		file.release()
+	}
+	return !busy
+}
+
+// unload forgets what is known of the file, which stays as it is, and returns it
+// to be released if it is open. o.mu must be held.
+func (o *object) unload() (file *diskFile) {
+	for _, seg := range o.mu.segments {
+		if seg != nil {
+			seg.disk, seg.indexed, seg.trusted = blockSet{}, blockSet{}, blockSet{}
+		}
+	}
+	d := &o.mu.disk
+	file = d.file
+	*d = diskState{
+		epoch:   d.epoch + 1,
+		writing: d.writing, fetching: d.fetching,
+		dirty: d.dirty, verifying: d.verifying,
+	}
+	o.diskLoaded.Store(false)
+	return file
+}
+
+// removeFiles removes objects that are marked as leaving: from the index first,
+// durably, then from the disk.
+func (t *ssdTier) removeFiles(leaving []*resident) {
+	ids := make([]identity, len(leaving))
+	for i, e := range leaving {
+		ids[i] = e.id
+	}
+	t.indexing.Lock()
+	err := t.index.remove(ids)
+	t.indexing.Unlock()
+	if err != nil {
+		// The space is needed all the same. A record without a file is noticed when it
+		// is read.
+		t.indexFailed(err)
+	}
+	for _, id := range ids {
+		if err := t.fs.remove(id.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.health.writeFailed(err)
+		}
+	}
+	t.residents.gone(leaving)
+}
+
+// blockDisk stops all use of the file, whose content is to be thrown away, and
+// returns it to be released if it is open. o.mu must be held; discard must be
+// called after unlocking.
+func (o *object) blockDisk() (file *diskFile) {
+	if o.cache.ssd == nil {
+		return nil
+	}
+	file = o.unload()
+	o.mu.disk.blocked = true
+	return file
+}
+
+// discard throws away what SSD has of o.
+func (t *ssdTier) discard(o *object) {
+	if t == nil {
+		return
+	}
+	o.mu.Lock()
+	file := o.blockDisk()
+	o.mu.Unlock()
+	if file != nil {
+		file.release()
+	}
+	if e := t.residents.take(o.id); e != nil {
+		t.removeFiles([]*resident{e})
+	}
+	o.mu.Lock()
+	o.mu.disk.blocked = false
+	o.notify()
+	o.mu.Unlock()
+}
+
+// dropEmpty removes an object that has room and nothing to fill it with: the
+// first write has failed.
+func (t *ssdTier) dropEmpty(o *object) {
+	if t == nil {
+		return
+	}
+	o.mu.Lock()
+	d := &o.mu.disk
+	empty := d.loaded && !d.blocked && d.blocks == 0 && d.writing == 0 && d.fetching == 0 && !d.dirty
+	var file *diskFile
+	if empty {
+		file = o.unload()
+	}
+	o.mu.Unlock()
+	if file != nil {
+		file.release()
+	}
+	if !empty {
+		return
+	}
+	if e := t.residents.take(o.id); e != nil {
+		t.removeFiles([]*resident{e})
+	}
+}
+
+// sweep removes files that the index does not know: what was written and not
+// indexed before a crash.
+func (t *ssdTier) sweep(ctx context.Context) {
+	removed := 0
+	for _, first := range t.names(objectsName) {
+		for _, second := range t.names(objectsName + "/" + first) {
+			for _, name := range t.names(objectsName + "/" + first + "/" + second) {
+				if ctx.Err() != nil {
+					return
+				}
+				id, ok := parseFileName(first, second, name)
+				if !ok {
+					continue // not ours
+				}
+				if e := t.residents.shield(id); e != nil {
+					if t.fs.remove(id.fileName()) == nil {
+						removed++
+					}
+					t.residents.gone([]*resident{e})
+				}
+			}
+		}
+	}
+	if removed > 0 {
+		t.log.Info("removed cache files that a crash had left", "dir", t.dir, "count", removed)
+	}
+}
+
+func (t *ssdTier) names(dir string) []string {
+	names, err := t.fs.list(dir)
+	if err != nil {
+		t.health.readFailed(err)
+	}
+	return names
+}
+
+// unlimited is the size of a tier that is bounded by its file system alone. It
+// leaves room for sums.
+const unlimited = math.MaxInt64 / 4

@@ -1,0 +1,253 @@
+package cache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// The buckets of the index.
+var (
+	objectsBucket  = []byte("objects")
+	segmentsBucket = []byte("segments")
+	usesBucket     = []byte("uses")
+	metaBucket     = []byte("meta")
+
+	// cleanKey is in the meta bucket of an index that was closed in order.
+	cleanKey = []byte("clean")
+)
+
+// errIndex means that the index is damaged or cannot be used.
+var errIndex = errors.New("cache index is unusable")
+
+// index remembers on disk what the object files hold. What it says is durable,
+// and so is what it says it of: records are stored after the blocks were synced,
+// and removed before the file is.
+//
+// bbolt maps its file and trusts it: damage shows as a panic, or as a fault when
+// the file is shorter than it says. Both become errIndex here.
+type index struct {
+	db *bbolt.DB
+}
+
+// openIndex opens the index in dir, made if it is missing. clean says that it was
+// closed after the last change, so that it knows of every file.
+func openIndex(dir string) (ix *index, clean bool, err error) {
+	ix = new(index)
+	err = guard(func() error {
+		db, err := bbolt.Open(filepath.Join(dir, indexName), 0o600, &bbolt.Options{
+			// The directory's own lock was taken; nobody else has the file.
+			Timeout:        time.Second,
+			FreelistType:   bbolt.FreelistMapType,
+			NoFreelistSync: true,
+			NoStatistics:   true,
+		})
+		if err != nil {
+			return err
+		}
+		ix.db = db
+		return db.Update(func(tx *bbolt.Tx) error {
+			for _, name := range [][]byte{objectsBucket, segmentsBucket, usesBucket, metaBucket} {
+				if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+					return err
+				}
+			}
+			meta := tx.Bucket(metaBucket)
+			clean = meta.Get(cleanKey) != nil
+			return meta.Delete(cleanKey)
+		})
+	})
+	if err != nil {
+		if ix.db != nil {
+			_ = ix.close()
+		}
+		return nil, false, err
+	}
+	return ix, clean, nil
+}
+
+// setClean notes that the index knows of every file. Nothing may be stored after
+// it.
+func (ix *index) setClean() error {
+	return guard(func() error {
+		return ix.db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket(metaBucket).Put(cleanKey, []byte{recordVersion})
+		})
+	})
+}
+
+// damaged tells whether an error of openIndex says that the file is not an index,
+// rather than that the disk does not work.
+func damaged(err error) bool {
+	return errors.Is(err, errIndex) || errors.Is(err, bolterrors.ErrInvalid) ||
+		errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) ||
+		errors.Is(err, bolterrors.ErrIncompatibleValue)
+}
+
+// guard runs f, which uses bbolt, and returns its panics as errors.
+func guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errIndex, p)
+		}
+	}()
+	return f()
+}
+
+// visit calls f with every object, its last use, and what is wrong with its
+// record.
+func (ix *index) visit(f func(id identity, r objectRecord, use useRecord, err error)) error {
+	return guard(func() error {
+		return ix.db.View(func(tx *bbolt.Tx) error {
+			uses := tx.Bucket(usesBucket)
+			return tx.Bucket(objectsBucket).ForEach(func(k, v []byte) error {
+				if len(k) != len(identity{}) {
+					return fmt.Errorf("%w: key of %d bytes", errIndex, len(k))
+				}
+				id := identity(k)
+				r, err := parseObjectRecord(id, v)
+				// Without a good use record an object counts as never used.
+				use, _ := parseUseRecord(id, uses.Get(k))
+				f(id, r, use, err)
+				return nil
+			})
+		})
+	})
+}
+
+// load returns what is stored of an object: nil if nothing is. A damaged segment
+// is left out.
+func (ix *index) load(id identity) (r *objectRecord, segments map[int]*segmentRecord, err error) {
+	err = guard(func() error {
+		return ix.db.View(func(tx *bbolt.Tx) error {
+			v := tx.Bucket(objectsBucket).Get(id[:])
+			if v == nil {
+				return nil
+			}
+			parsed, err := parseObjectRecord(id, v)
+			if err != nil {
+				return err
+			}
+			r, segments = &parsed, make(map[int]*segmentRecord)
+			return eachSegment(tx, id, func(k, v []byte, segment int) error {
+				if s, err := parseSegmentRecord(k, v); err == nil {
+					segments[segment] = s
+				}
+				return nil
+			})
+		})
+	})
+	return r, segments, err
+}
+
+// eachSegment calls f with the segment records of an object.
+func eachSegment(tx *bbolt.Tx, id identity, f func(k, v []byte, segment int) error) error {
+	cursor := tx.Bucket(segmentsBucket).Cursor()
+	for k, v := cursor.Seek(id[:]); len(k) == len(id)+4 && identity(k[:len(id)]) == id; k, v = cursor.Next() {
+		tail := k[len(id):]
+		segment := int(tail[0])<<24 | int(tail[1])<<16 | int(tail[2])<<8 | int(tail[3])
+		if err := f(k, v, segment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexUpdate is what changes about one object.
+type indexUpdate struct {
+	id     identity
+	record objectRecord
+	use    useRecord
+	// segments are those that changed; one without blocks is removed.
+	segments map[int]*segmentRecord
+}
+
+// store makes the updates durable, all of them or none.
+func (ix *index) store(updates []indexUpdate) error {
+	return guard(func() error {
+		return ix.db.Update(func(tx *bbolt.Tx) error {
+			objects, segments, uses := tx.Bucket(objectsBucket), tx.Bucket(segmentsBucket), tx.Bucket(usesBucket)
+			for _, u := range updates {
+				if err := objects.Put(u.id[:], appendObjectRecord(nil, u.id, u.record)); err != nil {
+					return err
+				}
+				if err := uses.Put(u.id[:], appendUseRecord(nil, u.id, u.use)); err != nil {
+					return err
+				}
+				for i, s := range u.segments {
+					key := segmentKey(u.id, i)
+					if s.blocks == (blockSet{}) {
+						if err := segments.Delete(key); err != nil {
+							return err
+						}
+						continue
+					}
+					if err := segments.Put(key, appendSegmentRecord(nil, key, s)); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// storeUses notes when objects were used, those of them that the index knows.
+func (ix *index) storeUses(used map[identity]useRecord) error {
+	return guard(func() error {
+		return ix.db.Update(func(tx *bbolt.Tx) error {
+			objects, uses := tx.Bucket(objectsBucket), tx.Bucket(usesBucket)
+			for id, use := range used {
+				if objects.Get(id[:]) == nil {
+					continue
+				}
+				if err := uses.Put(id[:], appendUseRecord(nil, id, use)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// remove durably forgets objects.
+func (ix *index) remove(ids []identity) error {
+	return guard(func() error {
+		return ix.db.Update(func(tx *bbolt.Tx) error {
+			objects, segments, uses := tx.Bucket(objectsBucket), tx.Bucket(segmentsBucket), tx.Bucket(usesBucket)
+			for _, id := range ids {
+				if err := objects.Delete(id[:]); err != nil {
+					return err
+				}
+				if err := uses.Delete(id[:]); err != nil {
+					return err
+				}
+				var keys [][]byte
+				err := eachSegment(tx, id, func(k, _ []byte, _ int) error {
+					keys = append(keys, bytes.Clone(k))
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				for _, k := range keys {
+					if err := segments.Delete(k); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func (ix *index) close() error {
+	return guard(ix.db.Close)
+}

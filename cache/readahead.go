@@ -1,0 +1,249 @@
+package cache
+
+const (
+	// maxStreams is how many readers of one object are told apart.
+	maxStreams = 16
+	// maxRanges is how many requests one stream has in flight. They need not end
+	// together: while some wait for their first byte, the others fill the link.
+	maxRanges = 16
+
+	// firstRange is the size of the first ranges of a stream. They double up to a
+	// segment, two of each, so that the first bytes come soon and that the ranges do
+	// not all end, and begin, at once.
+	firstRange = 1 << 20
+	// firstFetch is what the first read at the beginning of an object fetches, and
+	// wholeFetch the size up to which that is all of it.
+	firstFetch = 1 << 20
+	wholeFetch = 4 << 20
+
+	// minWindow and maxWindow bound how far ahead of the reader a stream fetches. The
+	// maximum is what 16 ranges hold twice over: as much again as is in flight may
+	// have arrived and wait for one that is late.
+	minWindow = 1 << 20
+	maxWindow = 2 * maxRanges * segmentSize
+	// startWindow is that of a stream which begins where the object does and has
+	// read startRead bytes: most such readers read on to the end.
+	startWindow = 64 << 20
+	startRead   = 1 << 20
+
+	// minSequential is what a stream must have read before anything is fetched
+	// ahead of it.
+	minSequential = 128 << 10
+	// looseGap is the distance at which a read still belongs to a stream that is not
+	// yet known to be one, and streamGap to one that is. The kernel's readahead sends
+	// its requests in any order and is up to 16 MiB ahead of its reader.
+	looseGap  = 2 << 20
+	streamGap = 16 << 20
+
+	// nearDistance is how far ahead of the reader a range counts as demand.
+	nearDistance = 32 << 20
+)
+
+// stream is a reader that moves through an object. Guarded by object.mu.
+//
+// What tells a stream from random reads is not their order, which the kernel
+// shuffles, but that they leave little out: at least half of what lies between
+// the lowest and the highest byte was read.
+type stream struct {
+	low, high int64 // the envelope of what was read
+	read      int64 // how much of it was, about
+	grew      int   // how many reads made it larger
+	used      uint64
+
+	// started says that the stream was seen to begin where the object does.
+	started bool
+	// window is how far beyond high is fetched; 0 while the stream is not known to
+	// be one. It is doubled when the reader had to wait, at most once while it moves
+	// on by half of it: to where growAt is.
+	window int64
+	growAt int64
+	// issued is where the next range begins, size how long it is, and ramp how many
+	// of that size there were.
+	issued, size int64
+	ramp         int
+	// ranges is the number of requests in flight.
+	ranges int
+}
+
+// observe notes a read and returns its stream. o.mu must be held.
+func (o *object) observe(off, n int64, stalled bool) *stream {
+	o.cache.reads.Add(1)
+	s := o.match(off, n)
+	s.used = o.cache.reads.Load()
+
+	low, high := min(s.low, off), max(s.high, off+n)
+	if low < s.low || high > s.high {
+		s.grew++
+	}
+	s.low, s.high = low, high
+	s.read = min(s.read+n, high-low)
+	if 2*s.read < high-low {
+		// Not a stream, or one that jumps: begin anew from here.
+		o.setWindow(s, 0)
+		s.low, s.high, s.read, s.grew = off, off+n, n, 0
+		return s
+	}
+	if s.grew == 0 || s.read < minSequential {
+		return s
+	}
+	begins := s.low == 0 && s.read >= startRead && !s.started
+	switch {
+	case s.window == 0:
+		s.issued, s.size, s.ramp = s.high, firstRange, 0
+		o.setWindow(s, 2*s.read)
+		s.growAt = s.high + s.window/2
+	case stalled && s.high >= s.growAt:
+		o.setWindow(s, 2*s.window)
+		s.growAt = s.high + s.window/4
+	}
+	if begins {
+		s.started = true
+		o.setWindow(s, max(s.window, startWindow))
+		s.growAt = s.high + s.window/2
+	}
+	return s
+}
+
+// match returns the stream that a read belongs to, made if need be.
+func (o *object) match(off, n int64) *stream {
+	var best, oldest *stream
+	var bestGap int64
+	for _, s := range o.mu.streams {
+		// Only the front counts: a reader that begins anew is another stream.
+		limit := int64(looseGap)
+		if s.window > 0 {
+			limit = streamGap
+		}
+		gap := max(off-s.high, s.high-(off+n))
+		if gap <= limit && (best == nil || gap < bestGap) {
+			best, bestGap = s, gap
+		}
+		if oldest == nil || s.used < oldest.used {
+			oldest = s
+		}
+	}
+	if best != nil {
+		return best
+	}
+	s := &stream{low: off, high: off + n}
+	if len(o.mu.streams) < maxStreams {
+		o.mu.streams = append(o.mu.streams, s)
+		return s
+	}
+	o.setWindow(oldest, 0)
+	// Flights may still refer to the old one.
+	for i := range o.mu.streams {
+		if o.mu.streams[i] == oldest {
+			o.mu.streams[i] = s
+		}
+	}
+	return s
+}
+
+// setWindow changes a stream's window within its bounds, and tells the memory
+// tier, which makes room.
+func (o *object) setWindow(s *stream, window int64) {
+	if window > 0 {
+		// A stream that began in the middle may be one record of many: it never
+		// fetches more than a multiple of what was read of it.
+		limit := int64(maxWindow)
+		if s.low > 0 {
+			limit = min(limit, 4*s.read)
+		}
+		limit = min(limit, o.cache.memory.limit/3)
+		window = max(min(window, limit), minWindow)
+	}
+	o.cache.memory.readAhead(window - s.window)
+	s.window = window
+}
+
+// extend makes the flights that a stream needs now. o.mu must be held; the caller
+// must launch them after unlocking.
+func (o *object) extend(s *stream) (flights []*flight) {
+	if s.window == 0 {
+		return nil
+	}
+	s.issued = max(s.issued, s.high)
+	size := s.size
+	for size > firstRange && size > s.window/2 {
+		size /= 2
+	}
+	end := min(o.geometry.size, s.high+s.window)
+	for s.issued < end && s.ranges < maxRanges {
+		gap, covered := o.gapAt(s.issued)
+		if covered > 0 {
+			s.issued += covered
+			continue
+		}
+		// The range ends at a multiple of its size, so that later ones fall on the
+		// borders of segments.
+		stop := min(s.issued-s.issued%size+size, s.issued+gap, o.geometry.size)
+		if stop > end {
+			break // not yet: a stream moves on in whole ranges
+		}
+		for sp := range o.geometry.spans(s.issued, stop-s.issued) {
+			cost := extentCost(o.geometry.length(sp))
+			if !o.cache.memory.budget.try(cost, patient) {
+				o.setWindow(s, s.window/2)
+				return flights
+			}
+			f := o.newFlight(sp, forAhead)
+			f.stream, f.extent.cost = s, cost
+			f.near = s.issued-s.high < nearDistance
+			flights = append(flights, f)
+			s.ranges++
+		}
+		s.issued = stop
+		if s.ramp++; s.ramp%2 == 0 && size == s.size {
+			s.size = min(2*s.size, segmentSize)
+			size = min(s.size, max(s.window/2, firstRange))
+		}
+	}
+	return flights
+}
+
+// gapAt tells, for a position in the object, how many bytes from there to the end
+// of the segment at most are neither in a tier nor on the way; or, if those at
+// the position are, how many are covered. o.mu must be held.
+func (o *object) gapAt(off int64) (gap, covered int64) {
+	index := int(off / segmentSize)
+	start := int64(index) * segmentSize
+	blocks := o.geometry.blocks(index)
+	block := int((off - start) / blockSize)
+	seg := o.peek(index)
+	if seg == nil {
+		return o.geometry.segmentLen(index) - (off - start), 0
+	}
+	e, next := seg.at(block, blocks)
+	if e != nil {
+		return 0, o.geometry.offset(e.span) + o.geometry.length(e.span) - off
+	}
+	if o.diskReadable() {
+		stop := seg.disk.run(block, next)
+		if seg.disk.has(block) {
+			return 0, start + int64(stop)*blockSize - off
+		}
+		next = stop
+	}
+	return start + int64(next)*blockSize - off, 0
+}
+
+// endStreams forgets all streams, stops what is in flight for them alone, and
+// returns the flights to be abandoned. o.mu must be held.
+func (o *object) endStreams() (idle []*flight) {
+	for _, s := range o.mu.streams {
+		o.setWindow(s, 0)
+	}
+	o.mu.streams = nil
+	for _, seg := range o.mu.segments {
+		if seg == nil || o.mu.ahead == 0 {
+			continue
+		}
+		for _, e := range seg.extents {
+			if e.flight != nil && e.flight.purpose == forAhead {
+				idle = append(idle, e.flight)
+			}
+		}
+	}
+	return idle
+}

@@ -1,0 +1,463 @@
+package cache
+
+import (
+	"sort"
+	"sync"
+	"time"
+)
+
+// A resident is an object that has a file on SSD, as eviction sees it.
+type resident struct {
+	id   identity
+	size int64 // what its blocks occupy, with those about to be written
+
+	list, from *residentList // from: where it was before it was picked
+	next, prev *resident
+
+	used     int64 // Unix seconds
+	visited  bool  // used since it was last looked at
+	wanted   bool  // brought by Fetch and not read yet
+	evicting bool  // on its way out; its file must not be touched
+}
+
+// sketchRatio is how many counters there are for each object that is present: it
+// is read among many that are not. maxSketch bounds them.
+const (
+	sketchRatio = 8
+	maxSketch   = 4 << 20
+)
+
+// residentOverhead is what a file costs beside its blocks.
+const residentOverhead = 4 << 10
+
+// residents decide what stays on SSD.
+//
+// A newcomer enters the window, a queue of a tenth of the size. What leaves the
+// window must have been used more often than the main queue's victim to take its
+// place, else it goes itself. So a scan, or the many epochs of a training whose
+// data is larger than the disk, passes through the window, and what was there
+// first stays and is hit once in every epoch; with any policy by recency alone
+// everything would be gone just before it is wanted again. Uses are counted for
+// absent objects too, and counts are halved with time: when another dataset is
+// read instead, its objects overtake the old ones within some epochs. As long as
+// there is room everything goes into the main queue.
+//
+// Released objects go first. What Fetch brought stays until it was read or
+// released, unless the disk must be emptied.
+type residents struct {
+	mu struct {
+		sync.Mutex
+		table                  map[identity]*resident
+		window, main, released residentList
+		size, limit            int64
+		sketch                 *sketch
+		// room is closed when there may be room again.
+		room chan struct{}
+		// uses are those whose use the index does not know yet.
+		uses map[identity]*resident
+	}
+	// full asks the evictor to make room.
+	full func()
+}
+
+// residentList is a queue: objects enter at the front and leave at the back.
+type residentList struct {
+	head resident
+	size int64
+	len  int
+}
+
+func newResidents(full func()) *residents {
+	r := &residents{full: full}
+	r.mu.table = make(map[identity]*resident)
+	r.mu.uses = make(map[identity]*resident)
+	r.mu.sketch = newSketch(0)
+	for _, l := range r.lists() {
+		l.head.next, l.head.prev = &l.head, &l.head
+	}
+	return r
+}
+
+func (r *residents) lists() []*residentList {
+	return []*residentList{&r.mu.window, &r.mu.main, &r.mu.released}
+}
+
+func (l *residentList) pushFront(e *resident) {
+	e.list, e.prev, e.next = l, &l.head, l.head.next
+	e.prev.next, e.next.prev = e, e
+	l.size += e.size
+	l.len++
+}
+
+func (l *residentList) pushBack(e *resident) {
+	e.list, e.next, e.prev = l, &l.head, l.head.prev
+	e.prev.next, e.next.prev = e, e
+	l.size += e.size
+	l.len++
+}
+
+func (l *residentList) remove(e *resident) {
+	e.prev.next, e.next.prev = e.next, e.prev
+	e.list, e.next, e.prev = nil, nil, nil
+	l.size -= e.size
+	l.len--
+}
+
+func (l *residentList) back() *resident {
+	if l.head.prev == &l.head {
+		return nil
+	}
+	return l.head.prev
+}
+
+// restore adds what a start found in the index.
+func (r *residents) restore(found []*resident, released map[identity]bool) {
+	sort.Slice(found, func(i, j int) bool { return found[i].used < found[j].used })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range found {
+		r.mu.table[e.id] = e
+		r.mu.size += e.size
+		if released[e.id] {
+			r.mu.released.pushFront(e)
+		} else {
+			r.mu.main.pushFront(e)
+		}
+	}
+	r.mu.sketch = newSketch(min(sketchRatio*len(found), maxSketch))
+}
+
+// setLimit changes how many bytes there may be.
+func (r *residents) setLimit(limit int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.limit = limit
+	r.roomLocked()
+}
+
+// opened counts a use of an object, which may be absent.
+func (r *residents) opened(id identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.sketch.add(id)
+	e := r.mu.table[id]
+	if e == nil {
+		return
+	}
+	e.used, e.visited = time.Now().Unix(), true
+	r.mu.uses[id] = e
+	if e.list == &r.mu.released {
+		e.list.remove(e)
+		r.mu.main.pushFront(e)
+	}
+}
+
+// read says that what Fetch brought has served its purpose.
+func (r *residents) read(id identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.mu.table[id]; e != nil && e.wanted {
+		e.wanted = false
+		r.roomLocked()
+	}
+}
+
+// release makes an object the next to go.
+func (r *residents) release(id identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.mu.table[id]
+	if e == nil {
+		return
+	}
+	e.wanted, e.visited = false, false
+	r.mu.uses[id] = e
+	if e.list != nil && e.list != &r.mu.released {
+		e.list.remove(e)
+		r.mu.released.pushFront(e)
+	}
+	r.roomLocked()
+}
+
+// reservation is the answer to reserve.
+type reservation uint8
+
+const (
+	reserved reservation = iota
+	// reserveFull: there is no room; eviction was asked for some.
+	reserveFull
+	// reserveBusy: the object is being evicted.
+	reserveBusy
+)
+
+// reserve takes room for bytes of an object. created says that it was absent.
+func (r *residents) reserve(id identity, bytes int64, wanted bool) (answer reservation, created bool) {
+	r.mu.Lock()
+	answer, created = r.reserveLocked(id, bytes, wanted)
+	crowded := r.crowdedLocked()
+	r.mu.Unlock()
+	if answer == reserveFull || crowded {
+		r.full()
+	}
+	return answer, created
+}
+
+func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reservation, bool) {
+	e := r.mu.table[id]
+	if e != nil && e.evicting {
+		return reserveBusy, false
+	}
+	need := bytes
+	if e == nil {
+		need += residentOverhead
+	}
+	if r.mu.size+need > r.mu.limit {
+		return reserveFull, false
+	}
+	created := e == nil
+	if created {
+		e = &resident{id: id, used: time.Now().Unix()}
+		r.mu.table[id] = e
+		if r.mu.main.size+need <= r.mainShareLocked() {
+			r.mu.main.pushFront(e)
+		} else {
+			r.mu.window.pushFront(e)
+		}
+		if n := sketchRatio * len(r.mu.table); n > 2*r.mu.sketch.width() && n <= maxSketch {
+			r.mu.sketch = newSketch(n)
+		}
+	}
+	e.wanted = e.wanted || wanted
+	r.resizeLocked(e, need)
+	return reserved, created
+}
+
+// unreserve gives back room that was not used.
+func (r *residents) unreserve(id identity, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.mu.table[id]; e != nil {
+		r.resizeLocked(e, -bytes)
+		r.roomLocked()
+	}
+}
+
+func (r *residents) resizeLocked(e *resident, delta int64) {
+	e.size += delta
+	r.mu.size += delta
+	if e.list != nil {
+		e.list.size += delta
+	}
+}
+
+// mainShareLocked is how large the main queue may be: nine tenths.
+func (r *residents) mainShareLocked() int64 { return r.mu.limit - r.mu.limit/10 }
+
+// slackLocked is how much eviction keeps free, so that writes find room at once.
+func (r *residents) slackLocked() int64 { return min(r.mu.limit/50, 1<<30) }
+
+// crowdedLocked tells whether eviction should begin.
+func (r *residents) crowdedLocked() bool {
+	return r.mu.size > r.mu.limit-r.slackLocked()/2
+}
+
+// excess returns how much eviction should free.
+func (r *residents) excess() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.crowdedLocked() {
+		return 0
+	}
+	return r.mu.size - (r.mu.limit - r.slackLocked())
+}
+
+// pick chooses the next victim, which is marked as on its way out, or nil. force
+// takes what is wanted as well.
+func (r *residents) pick(force bool) *resident {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.orderLocked() {
+		if e := r.victimLocked(l, force); e != nil {
+			r.leaveLocked(e)
+			return e
+		}
+	}
+	return nil
+}
+
+// leaveLocked marks e as on its way out.
+func (r *residents) leaveLocked(e *resident) {
+	e.evicting, e.from = true, e.list
+	e.list.remove(e)
+}
+
+// orderLocked returns the queues in which to look for a victim. A window that is
+// too large offers its last: it goes, or takes the place of a victim of the main
+// queue that was used less.
+func (r *residents) orderLocked() []*residentList {
+	main, window := &r.mu.main, &r.mu.window
+	if window.size <= r.mu.limit-r.mainShareLocked() {
+		return []*residentList{&r.mu.released, main, window}
+	}
+	candidate := window.back()
+	victim := r.victimLocked(main, false)
+	if candidate != nil && victim != nil && r.mu.released.len == 0 &&
+		r.mu.sketch.estimate(candidate.id) > r.mu.sketch.estimate(victim.id) {
+		window.remove(candidate)
+		main.pushFront(candidate)
+		return []*residentList{&r.mu.released, main, window}
+	}
+	return []*residentList{&r.mu.released, window, main}
+}
+
+// victimLocked returns the last of a queue that may go. Those that were used since
+// they were last looked at are given another round.
+func (r *residents) victimLocked(l *residentList, force bool) *resident {
+	for range l.len {
+		e := l.back()
+		if e.visited && l == &r.mu.main || e.wanted && !force {
+			e.visited = false
+			l.remove(e)
+			l.pushFront(e)
+			continue
+		}
+		return e
+	}
+	// All were visited, and no longer are; or all are wanted.
+	for e := l.back(); e != nil && e != &l.head; e = e.prev {
+		if !e.wanted || force {
+			return e
+		}
+	}
+	return nil
+}
+
+// putBack returns a victim that cannot go because somebody uses it.
+func (r *residents) putBack(e *resident) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.evicting = false
+	e.from.pushFront(e)
+}
+
+// take marks one object as on its way out, if it is there and is not already.
+func (r *residents) take(id identity) *resident {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.mu.table[id]
+	if e == nil || e.evicting {
+		return nil
+	}
+	r.leaveLocked(e)
+	return e
+}
+
+// shield makes sure that nobody makes an object with that identity until gone is
+// called; nil says that there is one.
+func (r *residents) shield(id identity) *resident {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.table[id] != nil {
+		return nil
+	}
+	e := &resident{id: id, evicting: true}
+	r.mu.table[id] = e
+	return e
+}
+
+// gone removes victims whose files are no more.
+func (r *residents) gone(victims []*resident) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range victims {
+		delete(r.mu.table, e.id)
+		delete(r.mu.uses, e.id)
+		r.mu.size -= e.size
+	}
+	r.roomLocked()
+}
+
+// waitRoom returns a channel that is closed when reserve may succeed.
+func (r *residents) waitRoom() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.room == nil {
+		r.mu.room = make(chan struct{})
+	}
+	return r.mu.room
+}
+
+// changed says that a victim may be found where there was none.
+func (r *residents) changed() {
+	r.mu.Lock()
+	waiting := r.mu.room != nil
+	r.roomLocked()
+	r.mu.Unlock()
+	if waiting {
+		r.full()
+	}
+}
+
+func (r *residents) roomLocked() {
+	if r.mu.room != nil {
+		close(r.mu.room)
+		r.mu.room = nil
+	}
+}
+
+// presence says whether an object has a file.
+type presence uint8
+
+const (
+	absent presence = iota
+	present
+	leaving // it must not be touched
+)
+
+// state tells whether an object has a file.
+func (r *residents) state(id identity) presence {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e := r.mu.table[id]; {
+	case e == nil:
+		return absent
+	case e.evicting:
+		return leaving
+	default:
+		return present
+	}
+}
+
+// takeUses returns what the index does not know yet of the use of objects.
+func (r *residents) takeUses() map[identity]useRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uses := make(map[identity]useRecord, len(r.mu.uses))
+	for id, e := range r.mu.uses {
+		uses[id] = r.useLocked(e)
+	}
+	clear(r.mu.uses)
+	return uses
+}
+
+// use returns what is to be stored of the use of an object.
+func (r *residents) use(id identity) useRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.mu.uses, id)
+	if e := r.mu.table[id]; e != nil {
+		return r.useLocked(e)
+	}
+	return useRecord{}
+}
+
+func (r *residents) useLocked(e *resident) useRecord {
+	return useRecord{used: e.used, released: e.list == &r.mu.released}
+}
+
+// usage returns the number of objects and of bytes, and the limit.
+func (r *residents) usage() (objects int, size, limit int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mu.table), r.mu.size, r.mu.limit
+}

@@ -1,0 +1,396 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// ssdTier keeps object versions in sparse files, one each, and remembers in an
+// index which blocks they hold. Its methods may be called on nil, which is a tier
+// that holds nothing.
+//
+// What is written, what was synced and what the index says differ:
+//
+//	indexed ⊆ synced ⊆ written
+//
+// holds at every moment, so that whatever the index says after a crash is there.
+// What was written and not indexed is lost with the process, no more. And nothing
+// that an earlier process wrote is returned before its checksum was compared.
+type ssdTier struct {
+	dir       string
+	directory *directory
+	fs        fileSystem
+	index     *index
+	residents *residents
+	health    *health
+	queue     *writeQueue
+	log       *slog.Logger
+	metrics   *metrics
+	objects   *objects
+
+	size, minFreeBytes, minFreeInodes int64
+
+	// indexing keeps what is stored and what is removed apart, so that nothing is
+	// stored of an object that is being thrown away.
+	indexing sync.Mutex
+	// dirty are the objects of which the index does not know everything.
+	dirty struct {
+		sync.Mutex
+		set map[*object]struct{}
+	}
+
+	evictions chan evictRequest
+	full      chan struct{} // asks the evictor to look
+	verify    chan *object
+	stop      context.CancelFunc
+	loops     sync.WaitGroup
+	writers   sync.WaitGroup
+}
+
+// openSSD opens the tier in cfg.Dir. clock is the cache's.
+func openSSD(cfg Config, queueBytes int64, files fileSystem, c *Cache) (*ssdTier, error) {
+	dir, err := openDirectory(cfg.Dir)
+	if err != nil {
+		return nil, errors.Join(err, files.close())
+	}
+	t := &ssdTier{
+		dir:           cfg.Dir,
+		directory:     dir,
+		fs:            files,
+		health:        &health{log: c.log, now: c.now},
+		queue:         newWriteQueue(queueBytes),
+		log:           c.log,
+		metrics:       c.metrics,
+		objects:       &c.objects,
+		size:          cfg.Size,
+		minFreeBytes:  cfg.MinFreeBytes,
+		minFreeInodes: cfg.MinFreeInodes,
+		evictions:     make(chan evictRequest),
+		full:          make(chan struct{}, 1),
+		verify:        make(chan *object, 64),
+	}
+	t.dirty.set = make(map[*object]struct{})
+	t.residents = newResidents(t.crowded)
+	if err := t.start(); err != nil {
+		return nil, errors.Join(err, files.close(), dir.close())
+	}
+	return t, nil
+}
+
+// start reads the index and starts the goroutines.
+func (t *ssdTier) start() error {
+	if err := t.openSpace(); err != nil {
+		return err
+	}
+	clean, err := t.openIndex()
+	if err != nil {
+		return fmt.Errorf("open cache directory %q: %w", t.dir, err)
+	}
+	if err := t.checkRoom(); err != nil {
+		return errors.Join(fmt.Errorf("open cache directory %q: %w", t.dir, err), t.index.close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	t.stop = stop
+	for range diskWriters {
+		t.writers.Go(t.runWriter)
+	}
+	t.loops.Go(func() { t.runIndexer(ctx) })
+	t.loops.Go(func() { t.runEvictor(ctx) })
+	t.loops.Go(func() { t.runVerifier(ctx) })
+	t.loops.Go(func() { t.runProbe(ctx) })
+	if !clean {
+		t.loops.Go(func() { t.sweep(ctx) })
+	}
+	return nil
+}
+
+// openSpace fills in what depends on the size of the file system.
+func (t *ssdTier) openSpace() error {
+	space, err := t.fs.space()
+	if err != nil {
+		return fmt.Errorf("look at the file system of %q: %w", t.dir, err)
+	}
+	if t.minFreeBytes == 0 {
+		t.minFreeBytes = space.bytes / 10
+	}
+	if t.minFreeInodes == 0 {
+		t.minFreeInodes = space.inodes / 10
+	}
+	if t.size == 0 {
+		t.size = unlimited
+	}
+	return nil
+}
+
+// checkRoom refuses a file system on which nothing could be kept.
+func (t *ssdTier) checkRoom() error {
+	space, err := t.fs.space()
+	if err != nil {
+		return err
+	}
+	t.updateLimit(space, 0)
+	if objects, _, limit := t.residents.usage(); objects == 0 && limit < minSSD {
+		return fmt.Errorf("%d bytes are free of which %d must stay so: %w", space.freeBytes, t.minFreeBytes, ErrNoSpace)
+	}
+	return nil
+}
+
+// minSSD is the least room with which an SSD tier makes sense.
+const minSSD = 4 << 20
+
+// openIndex opens the index, or a new one if it is damaged, and learns from it
+// what there is. clean says that the files are just those.
+func (t *ssdTier) openIndex() (clean bool, err error) {
+	clean, err = t.loadIndex()
+	if err == nil || !damaged(err) {
+		return clean, err
+	}
+	t.log.Warn("cache index is damaged, the cache begins empty", "dir", t.dir, "error", err)
+	t.metrics.damaged.Add(1)
+	if err := os.Remove(filepath.Join(t.dir, indexName)); err != nil {
+		return false, err
+	}
+	t.residents = newResidents(t.crowded)
+	return t.loadIndex()
+}
+
+func (t *ssdTier) loadIndex() (clean bool, err error) {
+	ix, clean, err := openIndex(t.dir)
+	if err != nil {
+		return false, err
+	}
+	var found []*resident
+	var bad []identity
+	released := make(map[identity]bool)
+	err = ix.visit(func(id identity, r objectRecord, use useRecord, err error) {
+		if err != nil {
+			bad = append(bad, id)
+			return
+		}
+		found = append(found, &resident{id: id, size: r.stored + residentOverhead, used: use.used})
+		if use.released {
+			released[id] = true
+		}
+	})
+	if err == nil && len(bad) > 0 {
+		t.log.Warn("cache index has damaged records", "dir", t.dir, "count", len(bad))
+		t.metrics.damaged.Add(int64(len(bad)))
+		clean = false
+		err = ix.remove(bad)
+	}
+	if err != nil {
+		_ = ix.close()
+		return false, err
+	}
+	t.residents.restore(found, released)
+	t.index = ix
+	return clean, nil
+}
+
+// drain writes what waits to be written, tells the index, and stops. Nothing may
+// be submitted any more.
+func (t *ssdTier) drain() error {
+	if t == nil {
+		return nil
+	}
+	t.queue.close()
+	t.writers.Wait()
+	t.stop()
+	t.loops.Wait()
+	t.dropVerify()
+	err := t.commit()
+	if err == nil {
+		err = t.index.storeUses(t.residents.takeUses())
+	}
+	if err == nil && len(t.dirty.set) == 0 {
+		err = t.index.setClean()
+	}
+	t.releaseDirty()
+	if err != nil {
+		err = fmt.Errorf("store cache index in %q: %w", t.dir, err)
+	}
+	return errors.Join(err, t.index.close(), t.fs.close(), t.directory.close())
+}
+
+// accepts tells whether the blocks of o that have come may be submitted, and
+// counts them as about to be. o.mu must be held.
+func (t *ssdTier) accepts(o *object) bool {
+	if t == nil || !t.health.writable() {
+		return false
+	}
+	d := &o.mu.disk
+	if !d.loaded || d.blocked {
+		return false
+	}
+	d.writing++
+	return true
+}
+
+// load asks the index what SSD holds of o, once.
+func (t *ssdTier) load(o *object) {
+	if t == nil || o.diskLoaded.Load() {
+		return
+	}
+	state := t.residents.state(o.id)
+	if state == leaving || !t.health.readable() {
+		return
+	}
+	o.mu.Lock()
+	epoch := o.mu.disk.epoch
+	o.mu.Unlock()
+	var record *objectRecord
+	var segments map[int]*segmentRecord
+	if state == present {
+		var err error
+		record, segments, err = t.index.load(o.id)
+		if err == nil && record != nil && !record.describes(o.oss) {
+			err = errRecord
+		}
+		if errors.Is(err, errRecord) {
+			t.metrics.damaged.Add(1)
+			t.discard(o)
+			return
+		}
+		if err != nil {
+			t.indexFailed(err)
+			return
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if d := &o.mu.disk; d.epoch == epoch && !d.loaded && !d.blocked {
+		d.loaded = true
+		o.diskLoaded.Store(true)
+		if record != nil {
+			o.restore(*record, segments)
+		}
+	}
+}
+
+// restore takes over what the index says. o.mu must be held.
+func (o *object) restore(r objectRecord, segments map[int]*segmentRecord) {
+	d := &o.mu.disk
+	d.exists, d.indexed = true, r
+	if !o.mu.hasCRC64 {
+		o.mu.hasCRC64, o.mu.crc64 = r.hasCRC64, r.crc64
+	}
+	o.mu.checked = r.checked && r.crc64 == o.mu.crc64
+	for i, s := range segments {
+		if i >= o.geometry.segments() {
+			continue
+		}
+		seg, n := o.segment(i), o.geometry.blocks(i)
+		if seg.crc32 == nil {
+			seg.crc32 = make([]uint32, n)
+		}
+		seg.indexed = s.blocks
+		for b := range n {
+			switch {
+			case !s.blocks.has(b):
+			case !seg.summed.has(b):
+				seg.crc32[b] = s.crc32[b]
+				seg.summed.add(b, b+1)
+				seg.disk.add(b, b+1)
+			case seg.crc32[b] == s.crc32[b]:
+				seg.disk.add(b, b+1)
+			}
+		}
+		d.blocks += int64(seg.disk.count())
+	}
+}
+
+// indexFailed notes that the index could not be read or written.
+func (t *ssdTier) indexFailed(err error) {
+	if errors.Is(err, errIndex) {
+		t.metrics.damaged.Add(1)
+		t.health.indexFailed(err)
+		return
+	}
+	t.health.writeFailed(err)
+}
+
+// wholeFile returns the file of o, with a reference, if every block of it is there
+// and was checked.
+func (t *ssdTier) wholeFile(o *object) *diskFile {
+	if t == nil || o.geometry.size == 0 {
+		return nil
+	}
+	t.load(o)
+	o.mu.Lock()
+	whole := o.wholeOnDisk() && t.health.readable()
+	trusted := o.mu.disk.trusted == o.mu.disk.blocks && (o.mu.checked || !o.mu.hasCRC64)
+	if whole && !trusted {
+		t.startVerify(o)
+	}
+	o.mu.Unlock()
+	if !whole || !trusted {
+		return nil
+	}
+	f, err := t.open(o, false)
+	if err != nil {
+		t.readError(o, err)
+		return nil
+	}
+	o.mu.Lock()
+	still := o.wholeOnDisk() && o.mu.disk.trusted == o.mu.disk.blocks && f.inode == o.mu.disk.inode
+	o.mu.Unlock()
+	if !still || f.osFile() == nil {
+		f.release()
+		return nil
+	}
+	return f
+}
+
+// unpinned says that an object can be evicted that could not.
+func (t *ssdTier) unpinned() {
+	if t != nil {
+		t.residents.changed()
+	}
+}
+
+// runProbe tries a disk that is not ok, and looks for operations that hang.
+func (t *ssdTier) runProbe(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		t.health.check()
+		if t.health.needsProbe() {
+			t.health.probed(t.probe())
+		}
+	}
+}
+
+// probe writes a file, reads it back and removes it.
+func (t *ssdTier) probe() error {
+	f, err := t.fs.open(probeName, os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	want := make([]byte, blockSize)
+	for i := range want {
+		want[i] = byte(i * 7)
+	}
+	got := make([]byte, len(want))
+	_, err = f.WriteAt(want, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		_, err = f.ReadAt(got, 0)
+	}
+	if err == nil && string(got) != string(want) {
+		err = errDamaged
+	}
+	return errors.Join(err, f.Close(), t.fs.remove(probeName))
+}
