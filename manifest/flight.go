@@ -1,0 +1,182 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// pageKeys is how many keys are asked for at once: as many as OSS gives.
+const pageKeys = 1000
+
+// flight is one request for a page, which any number of callers wait for.
+type flight struct {
+	start string
+	sent  time.Time
+	// done is closed when run or err is set.
+	done chan struct{}
+	run  *run
+	err  error
+
+	// Live.mu guards these.
+
+	// waiters counts the callers, and one more if the flight is worth finishing
+	// without them. The last one to go cancels it.
+	waiters int
+	cancel  context.CancelFunc
+	// forgotten says that the answer may be older than a call of Forget, so that
+	// only those who waited before it may have it.
+	forgotten bool
+}
+
+// join returns a flight that begins at the item start, or at an earlier one and
+// is likely to reach want: one that is under way, else a new one. The caller
+// must wait for it. l.mu must be held.
+func (l *Live) join(d *directory, start, want string, now time.Time, nearby bool) (*flight, error) {
+	if f := d.flights[start]; f != nil && f.sent.Add(l.cfg.TTL).After(now) {
+		f.waiters++
+		return f, nil
+	}
+	if nearby {
+		if f := d.nearest(want); f != nil && f.sent.Add(l.cfg.TTL).After(now) {
+			f.waiters++
+			return f, nil
+		}
+	}
+	return l.launch(d, start)
+}
+
+// nearest returns the flight that begins closest before want, if it is likely to
+// reach it: names that have as much in common as a whole page had are probably
+// in one page.
+func (d *directory) nearest(want string) *flight {
+	var best *flight
+	for _, f := range d.flights {
+		if f.start <= want && (best == nil || f.start > best.start) {
+			best = f
+		}
+	}
+	if best == nil || (best.start != "" && share(best.start, want) < d.pageShare) {
+		return nil
+	}
+	return best
+}
+
+// launch starts a flight with one waiter. l.mu must be held.
+func (l *Live) launch(d *directory, start string) (*flight, error) {
+	if l.mu.closed {
+		return nil, fs.ErrClosed
+	}
+	ctx, cancel := context.WithCancel(l.root)
+	f := &flight{start: start, sent: time.Now(), done: make(chan struct{}), waiters: 1, cancel: cancel}
+	d.flights[start] = f
+	token := d.tokenAt(start, f.sent.Add(-l.cfg.TTL))
+	l.running.Add(1)
+	go func() {
+		defer l.running.Done()
+		defer cancel()
+		l.fly(ctx, d.prefix, f, token)
+	}()
+	return f, nil
+}
+
+// wait waits for f on behalf of one of its waiters.
+func (l *Live) wait(ctx context.Context, d *directory, f *flight) (*run, error) {
+	select {
+	case <-f.done:
+		if f.err != nil && l.root.Err() != nil {
+			return nil, fs.ErrClosed
+		}
+		return f.run, f.err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.waiters--
+	if f.waiters == 0 {
+		f.cancel()
+		if d.flights[f.start] == f {
+			delete(d.flights, f.start)
+		}
+		l.sweep(d)
+	}
+	return nil, ctx.Err()
+}
+
+// fly asks for a page and remembers what it tells.
+func (l *Live) fly(ctx context.Context, prefix string, f *flight, token string) {
+	run, large, err := l.list(ctx, prefix, f.start, token)
+	if errors.Is(err, oss.ErrInvalid) && token != "" {
+		// Tokens are the server's own, and may not live as long as ours.
+		run, large, err = l.list(ctx, prefix, f.start, "")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.run, f.err = run, err
+	close(f.done)
+	d := l.mu.directories[prefix]
+	if d == nil {
+		return
+	}
+	if d.flights[f.start] == f {
+		delete(d.flights, f.start)
+	}
+	if err != nil {
+		l.metrics.failures.Inc()
+		l.sweep(d)
+		return
+	}
+	if large {
+		d.large = true
+		if n := run.len(); n > 1 {
+			d.pageShare = share(run.item(0), run.item(n-1))
+		}
+	} else if run.lo == "" {
+		d.large = false
+	}
+	if !f.forgotten {
+		l.change(d, func() { d.insert(run, l.cfg.TTL) })
+		l.evict(run)
+	}
+	l.sweep(d)
+}
+
+// list asks for pages from start on until one tells of it. large says that the
+// listing goes on after them.
+func (l *Live) list(ctx context.Context, prefix, start, token string) (r *run, large bool, err error) {
+	r = &run{lo: start, sent: time.Now()}
+	r.used.Store(r.sent.UnixNano())
+	reader := pageReader{prefix: prefix, start: start, problems: l.problems}
+	request := oss.ListRequest{Prefix: prefix, Delimiter: "/", Token: token, MaxKeys: pageKeys}
+	if token == "" {
+		request.StartAfter = startAfter(prefix, start)
+	}
+	for {
+		began := time.Now()
+		page, err := l.source.List(ctx, request)
+		l.metrics.duration.Observe(time.Since(began).Seconds())
+		if err != nil {
+			return nil, false, fmt.Errorf("list directory %q: %w", prefix, err)
+		}
+		reader.read(&page)
+		if page.Next == "" {
+			r.toEnd = true
+			break
+		}
+		if reader.reached() {
+			r.hi, r.token = afterItem(reader.last), page.Next
+			break
+		}
+		if page.Next == request.Token {
+			return nil, false, fmt.Errorf("list directory %q: %w: the server gives the same page again and again", prefix, oss.ErrUnavailable)
+		}
+		request.Token = page.Next
+	}
+	r.inhabited = reader.inhabited
+	r.build(reader.records)
+	return r, !r.toEnd, nil
+}
