@@ -2,7 +2,7 @@
 // is the one that was signed.
 //
 // [Verifier.Verify] recognises the scheme by looking at the Authorization
-// header, then at the query: OSS V1 and V4 as header and as presigned URL, the
+// header, then at the query: OSS V1, V2 and V4 as header and as presigned URL, the
 // S3 schemes SigV4 and SigV2 likewise, else the request is anonymous. It
 // rebuilds the string that the client must have signed from the request as it
 // came over the wire, signs it with the secret of the named key and compares.

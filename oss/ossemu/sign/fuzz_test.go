@@ -21,13 +21,14 @@ func (oneKey) Lookup(id string) (Credential, bool) {
 // No Authorization header and no query can be guessed right.
 func FuzzVerify(f *testing.F) {
 	for _, auth := range []string{
-		"", "OSS ak:sig", "AWS ak:sig", "Bearer x",
+		"", "OSS ak:sig", "AWS ak:sig", "Bearer x", "OSS2 AccessKeyId:ak,AdditionalHeaders:host;range,Signature:x",
 		"OSS4-HMAC-SHA256 Credential=ak/20231216/r/oss/aliyun_v4_request,AdditionalHeaders=host;range,Signature=" + emptyHash,
 		"AWS4-HMAC-SHA256 Credential=ak/20231216/r/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=" + emptyHash,
 	} {
 		f.Add(auth, "acl&uploadId=a%20b", "20231216T162057Z")
 	}
 	for _, query := range []string{
+		"x-oss-signature-version=OSS2&x-oss-access-key-id=ak&x-oss-expires=1802743657&x-oss-signature=x",
 		"OSSAccessKeyId=ak&Expires=1802743657&Signature=x", "AWSAccessKeyId=ak&Expires=1802743657&Signature=x",
 		"x-oss-signature-version=OSS4-HMAC-SHA256&x-oss-credential=ak/20231216/r/oss/aliyun_v4_request&x-oss-date=20231216T162057Z&x-oss-expires=9&x-oss-signature=x",
 		"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=ak/20231216/r/s3/aws4_request&X-Amz-Date=20231216T162057Z&X-Amz-Expires=9&X-Amz-SignedHeaders=host&X-Amz-Signature=" + emptyHash,

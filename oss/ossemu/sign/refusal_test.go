@@ -30,8 +30,16 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 		code, ec     string
 	}{
 		{"unknown scheme", "/", []string{"Authorization: Bearer x", date}, 400, "InvalidArgument", ""},
-		{"OSS2 scheme", "/", []string{"Authorization: OSS2 AccessKeyId:ak,Signature:x", date}, 400, "InvalidArgument", ""},
-		{"OSS2 URL", "/?x-oss-signature-version=OSS2&x-oss-signature=a&x-oss-access-key-id=ak&x-oss-expires=9", nil, 400, "InvalidArgument", ""},
+		{"V2 without signature", "/", []string{"Authorization: OSS2 AccessKeyId:ak", date}, 400, "InvalidArgument", "0002-00000108"},
+		{"V2 without key", "/", []string{"Authorization: OSS2 Signature:x", date}, 400, "InvalidArgument", ""},
+		{"V2 with an unknown field", "/", []string{"Authorization: OSS2 AccessKeyId:ak,Signature:x,More:1", date}, 400, "InvalidArgument", ""},
+		{"V2 with a field twice", "/", []string{"Authorization: OSS2 AccessKeyId:ak,AccessKeyId:ak,Signature:x", date}, 400, "InvalidArgument", ""},
+		{"V2 without date", "/", []string{"Authorization: OSS2 AccessKeyId:ak,Signature:x"}, 403, "AccessDenied", "0002-00000503"},
+		{"V2 wrong", "/", []string{"Authorization: OSS2 AccessKeyId:ak,Signature:x", date}, 403, "SignatureDoesNotMatch", "0002-00000040"},
+		{"V2 URL without signature", "/?x-oss-signature-version=OSS2&x-oss-access-key-id=ak&x-oss-expires=9", nil, 400, "InvalidArgument", "0002-00000117"},
+		{"V2 URL without end", "/?x-oss-signature-version=OSS2&x-oss-signature=a&x-oss-access-key-id=ak", nil, 400, "InvalidArgument", "0002-00000113"},
+		{"V2 URL that has ended", "/?x-oss-signature-version=OSS2&x-oss-signature=a&x-oss-access-key-id=ak&x-oss-expires=9", nil, 403, "AccessDenied", "0002-00000069"},
+		{"V2 URL wrong", "/?x-oss-signature-version=OSS2&x-oss-signature=a&x-oss-access-key-id=ak&x-oss-expires=1802743657", nil, 403, "SignatureDoesNotMatch", "0002-00000040"},
 		{"V1 without colon", "/", []string{"Authorization: OSS ak", date}, 400, "InvalidArgument", ""},
 		{"V1 without key", "/", []string{"Authorization: OSS :x", date}, 400, "InvalidArgument", ""},
 		{"V1 without date", "/", []string{"Authorization: OSS ak:x"}, 403, "AccessDenied", "0002-00000503"},

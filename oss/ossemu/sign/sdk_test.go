@@ -76,6 +76,10 @@ func sendV1(t *testing.T, endpoint string, options ...ossv1.ClientOption) {
 func v1Schemes() map[string][]ossv1.ClientOption {
 	return map[string][]ossv1.ClientOption{
 		"v1": nil,
+		"v2": {ossv1.AuthVersion(ossv1.AuthV2)},
+		"v2-additional": {
+			ossv1.AuthVersion(ossv1.AuthV2), ossv1.AdditionalHeaders([]string{"Range", "user-agent", "Content-Type", "absent"}),
+		},
 		"v4": {ossv1.AuthVersion(ossv1.AuthV4), ossv1.Region("cn-hangzhou")},
 		"v4-additional": {
 			ossv1.AuthVersion(ossv1.AuthV4), ossv1.Region("cn-hangzhou"),

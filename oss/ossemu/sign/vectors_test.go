@@ -313,7 +313,8 @@ func refuseEachChange(t *testing.T, v *sign.Verifier, s sent) int {
 		r.URL.RawQuery = strings.TrimPrefix(r.URL.RawQuery+"&"+name, "&")
 		refused("added parameter "+name, r, s.bucket, s.key)
 	}
-	v4 := strings.Contains(s.request.Header.Get("Authorization"), "4-HMAC-SHA256") || strings.Contains(s.request.URL.RawQuery, "4-HMAC-SHA256")
+	v4 := strings.Contains(s.request.Header.Get("Authorization"), "OSS2 ") || strings.Contains(s.request.URL.RawQuery, "=OSS2") ||
+		strings.Contains(s.request.Header.Get("Authorization"), "4-HMAC-SHA256") || strings.Contains(s.request.URL.RawQuery, "4-HMAC-SHA256")
 	unsignedByOldSchemes := "prefix max-keys marker list-type delimiter encoding-type start-after"
 	for part := range strings.SplitSeq(s.request.URL.RawQuery, "&") {
 		name, _, _ := strings.Cut(part, "=")
@@ -334,7 +335,7 @@ func refuseEachChange(t *testing.T, v *sign.Verifier, s sent) int {
 func signedNames(r *http.Request) func(name string) bool {
 	auth, query := r.Header.Get("Authorization"), r.URL.Query()
 	list := query.Get("X-Amz-SignedHeaders") + ";" + query.Get("x-oss-additional-headers")
-	for _, field := range []string{"SignedHeaders=", "AdditionalHeaders="} {
+	for _, field := range []string{"SignedHeaders=", "AdditionalHeaders=", "AdditionalHeaders:"} {
 		if _, rest, ok := strings.Cut(auth, field); ok {
 			names, _, _ := strings.Cut(rest, ",")
 			list += ";" + names

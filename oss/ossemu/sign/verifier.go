@@ -85,6 +85,8 @@ func (v *Verifier) Verify(r *http.Request, bucket, key string) (Identity, *Error
 		switch scheme {
 		case ossV4Algorithm:
 			return v.ossV4Header(s, r, t, rest)
+		case "OSS2":
+			return v.ossV2Header(s, r, t, rest)
 		case "OSS":
 			return v.ossV1Header(s, r, t, rest)
 		case sigV4Algorithm:
@@ -99,6 +101,8 @@ func (v *Verifier) Verify(r *http.Request, bucket, key string) (Identity, *Error
 	if strings.Contains(r.URL.RawQuery, "ignature") {
 		q := parseQuery(r.URL.RawQuery)
 		switch {
+		case q.get("x-oss-signature-version") == "OSS2":
+			return v.ossV2Query(s, r, t, q)
 		case q.has("x-oss-signature") || q.has("x-oss-signature-version"):
 			return v.ossV4Query(s, r, t, q)
 		case q.has("Signature") && q.has("OSSAccessKeyId"):
