@@ -71,7 +71,7 @@ func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, a
 		opened:   make(chan struct{}),
 		requests: make(chan umountParams),
 	}
-	prepareProcess(int64(l.Memory), log.Logger)
+	prepareProcess(l.Memory, log.Logger)
 	if err := d.open(ctx, stale, notice); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -216,13 +216,27 @@ func (d *daemon) openCache(context.Context) error {
 	}, d.client.As(oss.Demand), d.client.As(oss.Prefetch), d.registry, d.log.Logger)
 	if err != nil {
 		if c.CacheDir != "" {
-			return d.settings.Refuse("cache-dir", err)
+			return d.settings.Refuse("cache-dir", cacheRemedy(err))
 		}
 		return fmt.Errorf("open cache: %w", err)
 	}
 	d.cache = opened
 	d.opens("cache", opened.Close)
 	return nil
+}
+
+// cacheRemedy adds what can be done about a cache directory that was refused.
+func cacheRemedy(err error) error {
+	switch {
+	case errors.Is(err, cache.ErrDirInUse):
+		return fmt.Errorf("%w: every mount needs a cache directory of its own", err)
+	case errors.Is(err, cache.ErrDirForeign):
+		return fmt.Errorf("%w: name an empty directory, or one that does not exist yet", err)
+	case errors.Is(err, cache.ErrNoSpace):
+		return fmt.Errorf("%w: make room, or name a directory on another disk", err)
+	default:
+		return err
+	}
 }
 
 // makeCacheDir makes dir unless it exists. If the start fails afterwards, what

@@ -110,7 +110,7 @@ func installHelper(t *testing.T) {
 func TestMountProgramMountsThroughTheHelper(t *testing.T) {
 	installHelper(t)
 	s := newScene(t)
-	options := "endpoint=" + s.endpoint + ",cache_dir=" + s.cache + ",memory=64MiB,uid=7,ro,nosuid,nodev,_netdev"
+	options := "endpoint=" + s.endpoint + ",cache_dir=" + s.cache + ",memory=64MiB,uid=7,ro,nosuid,nodev,_netdev,log_file=" + s.cache + ".log"
 	if o := runAs(t, nil, environ(), "mount", "-t", "fuse.pailfs", "oss://"+testBucket, s.at, "-o", options); o.code != 0 || o.stderr != "" {
 		t.Fatalf("mount: exit code %d: %s", o.code, o.stderr)
 	}
@@ -125,7 +125,7 @@ func TestFstabLineMounts(t *testing.T) {
 	installHelper(t)
 	s := newScene(t)
 	config := filepath.Join(t.TempDir(), "pailfs.yaml")
-	text := "endpoint: " + s.endpoint + "\nmemory: 64MiB\ncache_dir: " + s.cache + "\n"
+	text := "endpoint: " + s.endpoint + "\nmemory: 64MiB\ncache_dir: " + s.cache + "\nlog_file: " + s.cache + ".log\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestForegroundMountEndsWithEverySignal(t *testing.T) {
 func TestDetachReturnsWhenTheMountAnswers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	o := mustRun(t, s.mountArgs("--detach")...)
+	o := mustRun(t, s.mountArgs("--detach", "--log-file="+filepath.Join(t.TempDir(), "log"))...)
 	if o.stdout+o.stderr != "" {
 		t.Errorf("said %q", o.stdout+o.stderr)
 	}
@@ -451,6 +451,62 @@ func TestStatusOfWhatIsNoMount(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestUsersMountThroughFusermount(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	openUp(t, s.at)
+	const user = 65534
+	if err := os.Chown(s.at, user, user); err != nil {
+		t.Fatal(err)
+	}
+	// The device is open to users, as udev makes it.
+	dev := filepath.Join(t.TempDir(), "fuse")
+	if err := unix.Mknod(dev, unix.S_IFCHR, int(unix.Mkdev(10, 229))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dev, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(dev, "/dev/fuse", "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount("/dev/fuse", unix.MNT_DETACH) })
+
+	nobody := func() *syscall.SysProcAttr {
+		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	}
+	args := []string{"mount", "oss://" + testBucket, s.at, "--endpoint=" + s.endpoint, "--memory=64MiB", "--detach"}
+	if o := runAs(t, nobody(), environ(), binary, append(args, "--allow-other")...); o.code != 1 || !strings.Contains(o.stderr, "user_allow_other") {
+		t.Errorf("--allow-other: exit code %d: %s", o.code, o.stderr)
+	}
+	if o := runAs(t, nobody(), environ(), binary, args...); o.code != 0 {
+		t.Fatalf("mount: exit code %d: %s", o.code, o.stderr)
+	}
+	if o := runAs(t, nobody(), environ(), "cat", filepath.Join(s.at, "dir", "file")); o.stdout != string(content) {
+		t.Errorf("read %d bytes, %s", len(o.stdout), o.stderr)
+	}
+	if o := runAs(t, nobody(), environ(), binary, "status", s.at); o.code != 0 {
+		t.Errorf("status: exit code %d: %s", o.code, o.stderr)
+	}
+	if o := runAs(t, nobody(), environ(), binary, "umount", s.at); o.code != 0 {
+		t.Errorf("umount: exit code %d: %s", o.code, o.stderr)
+	}
+	s.clean()
+
+	// The user clears a dead mount of their own, too.
+	if o := runAs(t, nobody(), environ(), binary, args...); o.code != 0 {
+		t.Fatalf("mount: exit code %d: %s", o.code, o.stderr)
+	}
+	killDaemons(t, s.at)
+	if o := runAs(t, nobody(), environ(), binary, args...); o.code != 0 || !strings.Contains(o.stderr, "is replaced") {
+		t.Fatalf("mount over a dead one: exit code %d: %s", o.code, o.stderr)
+	}
+	if o := runAs(t, nobody(), environ(), binary, "umount", s.at); o.code != 0 {
+		t.Errorf("umount: exit code %d: %s", o.code, o.stderr)
+	}
+	s.clean()
 }
 
 func TestOtherUsersMaySeeStatusButNotUnmount(t *testing.T) {

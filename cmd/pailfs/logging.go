@@ -73,6 +73,7 @@ type daemonLog struct {
 	*slog.Logger
 	file *logFile // nil without --log-file
 	to   string   // for status
+	lost bool     // nothing keeps it
 }
 
 // openLog returns the log of a daemon: the log file if there is one, else stderr
@@ -101,7 +102,7 @@ func openLog(c *config.Config, stderr io.Writer, detached bool) (daemonLog, erro
 	}
 	w, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_INFO, "pailfs")
 	if err != nil {
-		return daemonLog{Logger: slog.New(slog.DiscardHandler), to: "nowhere: there is no syslog, and no log-file is set"}, nil
+		return daemonLog{Logger: slog.New(slog.DiscardHandler), to: "nowhere: there is no syslog, and no log-file is set", lost: true}, nil
 	}
 	shared := &syslogSink{to: w}
 	return daemonLog{Logger: slog.New(&syslogHandler{Handler: handler(&shared.line), sink: shared}), to: "syslog"}, nil

@@ -93,6 +93,9 @@ func serve(p program, l *config.Loaded, source config.Location, at string, stale
 	case err != nil:
 		return err
 	}
+	if log.lost {
+		p.notice("mounted, but nothing keeps the daemon's log: there is no syslog here; set --log-file")
+	}
 	p.ready()
 	return d.run(signals)
 }

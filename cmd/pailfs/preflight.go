@@ -203,7 +203,7 @@ func checkCacheDir(l *config.Loaded, at string) error {
 }
 
 // leastRoom is the free space without which the SSD tier would only evict.
-const leastRoom = 256 << 20
+const leastRoom = 64 << 20
 
 // checkDisk refuses a file system that cannot hold what was asked of it.
 func checkDisk(l *config.Loaded, on string) error {

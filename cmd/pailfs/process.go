@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 )
 
 // wantedFiles is how many descriptors the daemon may need: one for every open
@@ -15,7 +17,7 @@ const wantedFiles = 1 << 20
 
 // prepareProcess gives the process the surroundings of a file system's daemon. All
 // of it is best effort: a daemon with fewer rights works with what it gets.
-func prepareProcess(memory int64, log *slog.Logger) {
+func prepareProcess(memory config.Size, log *slog.Logger) {
 	// Modes are chosen where files are made; the caller's umask has no say.
 	unix.Umask(0)
 	// Neither the caller's directory nor its file system is kept busy.
@@ -31,7 +33,7 @@ func prepareProcess(memory int64, log *slog.Logger) {
 			log.Debug("cannot lower the OOM score", "error", err)
 		}
 	}
-	limitHeap(memory)
+	limitHeap(int64(memory))
 }
 
 // raiseFileLimit raises the limit of open files as far as this user may.
@@ -66,9 +68,14 @@ func limitHeap(memory int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	if available, err := machineMemory(); err == nil {
-		debug.SetMemoryLimit(max(available/10*9-memory, 256<<20))
+	available, err := machineMemory()
+	if err != nil {
+		return
 	}
+	if memory == 0 {
+		memory = available / 8 // as the cache chooses, or more
+	}
+	debug.SetMemoryLimit(max(available/10*9-memory, 256<<20))
 }
 
 // hideMemory keeps other processes of the same user, and core dumps, from the

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -174,8 +175,41 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 
 // printCache writes the tiers.
 func (r *statusReport) printCache(line func(name, format string, args ...any)) {
-	m := r.Cache.Memory
-	line("  memory", "%s of %s", humanSize(m.Used), humanSize(m.Limit))
+	c := r.Cache
+	reads := c.Reads
+	all := reads.Memory + reads.SSD + reads.OSS
+	line("  memory", "%s of %s, %s of it kept; answered %s of reads, %s", humanSize(c.Memory.Used), humanSize(c.Memory.Limit),
+		humanSize(c.Memory.Kept), percent(reads.Memory, all), humanSize(reads.MemoryBytes))
+	if ssd := c.SSD; ssd != nil {
+		line("  ssd", "%s of %s in %d objects; answered %s of reads, %s", humanSize(ssd.Used), humanSize(ssd.Limit),
+			ssd.Objects, percent(reads.SSD, all), humanSize(reads.SSDBytes))
+		disk := ssd.Dir + ", " + ssd.State
+		if ssd.LastError != "" {
+			disk += fmt.Sprintf(" (%s at %s)", ssd.LastError, ssd.LastErrorTime.Format(time.RFC3339))
+		}
+		line("  disk", "%s", disk)
+		line("  writing", "%s waiting, %s written, %s dropped; %s evicted", humanSize(ssd.Queued), humanSize(ssd.Written),
+			humanSize(ssd.DroppedBytes), humanSize(ssd.EvictedBytes))
+	} else {
+		line("  ssd", "none: no cache-dir is set")
+	}
+	line("  oss", "waited for by %s of reads, %s; %d requests in flight", percent(reads.OSS, all), humanSize(reads.OSSBytes), c.Fetched.InFlight)
+	line("  fetched", "%s on demand, %s ahead of readers, %s for prefetch", humanSize(c.Fetched.DemandBytes),
+		humanSize(c.Fetched.ReadaheadBytes), humanSize(c.Fetched.FetchBytes))
+	if c.Corrupted > 0 {
+		line("  corrupted", "%d objects did not match the object store's checksum", c.Corrupted)
+	}
+	if c.SSD != nil && c.SSD.Damaged > 0 {
+		line("  damaged", "%d pieces on the disk were not as they had been left and were fetched again", c.SSD.Damaged)
+	}
+}
+
+// percent returns the share of part in whole.
+func percent(part, whole int64) string {
+	if whole == 0 {
+		return "0 %"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
 // text returns the credentials for people.
@@ -214,14 +248,15 @@ func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	switch {
 	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
+		d = d.Round(time.Second)
 	case d >= time.Second:
-		return d.Round(10 * time.Millisecond).String()
+		d = d.Round(10 * time.Millisecond)
 	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond).String()
+		d = d.Round(10 * time.Microsecond)
 	default:
-		return d.Round(time.Microsecond).String()
+		d = d.Round(time.Microsecond)
 	}
+	return config.Duration(d).String()
 }
 
 // top returns the first n figures.

@@ -16,7 +16,7 @@ type Config struct {
 
 	CacheDir  string `name:"cache-dir" default:"" placeholder:"PATH" group:"cache" help:"Directory of the SSD tier, an absolute path on a local disk. It is made if its parent exists. One daemon owns it. Without it only memory is used as a cache."`
 	CacheSize Size   `name:"cache-size" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes that the SSD tier may hold, for example 500GiB. auto leaves a tenth of the file system free."`
-	Memory    Size   `name:"memory" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes of file content in memory: cached and in flight. auto is an eighth of the memory that this machine or control group has."`
+	Memory    Size   `name:"memory" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes of file content in memory: cached and in flight. auto is an eighth of the memory that this machine or control group has, at most 4GiB."`
 
 	ReadOnly    bool     `name:"read-only" default:"false" group:"mount" help:"Promise that this mount is not written through. This version cannot write, so every mount is read-only; with this setting it stays so when a later version can."`
 	Immutable   bool     `name:"immutable" default:"false" group:"mount" help:"Promise that nothing under the prefix changes while it is mounted: names and attributes are kept for ever. Needs read-only."`

@@ -14,7 +14,7 @@ import (
 // flight, and an SSD tier that holds more than it fetches at once.
 const (
 	minMemory    Size = 64 << 20
-	minCacheSize Size = 256 << 20
+	minCacheSize Size = 64 << 20
 )
 
 // validate refuses values that can make no sense on any machine. What depends on
