@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/pailfs/pailfs/oss/ossemu/store"
 )
@@ -27,10 +28,15 @@ func (q *request) attributes() (store.Attributes, error) {
 		ContentEncoding:    storedEncoding(h.Get("Content-Encoding")),
 		ContentLanguage:    h.Get("Content-Language"),
 		Expires:            h.Get("Expires"),
-		Encryption:         q.header("Server-Side-Encryption"),
 	}
 	if a.ContentType == "" {
 		a.ContentType = "application/octet-stream"
+	}
+	switch e := q.header("Server-Side-Encryption"); e {
+	case "", "AES256", "KMS", "SM4", "aws:kms":
+		a.Encryption = e
+	default:
+		return a, errEncryption.with("ArgumentValue", e)
 	}
 	var err error
 	if a.StorageClass, err = q.storageClass(); err != nil {
@@ -147,7 +153,7 @@ func checkTags(tags []store.Pair) error {
 		return invalidTag(strconv.Itoa(len(tags)) + " tags")
 	}
 	for i, t := range tags {
-		if t.Name == "" || len(t.Name) > maxTagName || len(t.Value) > maxTagText {
+		if t.Name == "" || len(t.Name) > maxTagName || len(t.Value) > maxTagText || !tagText(t.Name) || !tagText(t.Value) {
 			return invalidTag(t.Name)
 		}
 		for _, other := range tags[:i] {
@@ -157,6 +163,16 @@ func checkTags(tags []store.Pair) error {
 		}
 	}
 	return nil
+}
+
+// tagText reports whether a tag may be written so.
+func tagText(s string) bool {
+	for _, r := range s {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(" +-=._:/", r) {
+			return false
+		}
+	}
+	return true
 }
 
 func invalidTag(what string) *failure {

@@ -32,6 +32,9 @@ func (q *request) listBuckets() (*reply, error) {
 		return nil, err
 	}
 	prefix, marker := q.query.get("prefix"), q.query.get("marker")
+	if strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return nil, invalidArgument("prefix", prefix, "No bucket can have this prefix.")
+	}
 	buckets, more := q.store.Buckets(prefix, marker, limit)
 	q.work.Entries = len(buckets)
 	d := newDocument("ListAllMyBucketsResult")

@@ -36,5 +36,6 @@ func (q *request) trafficLimit() *failure {
 		return f
 	}
 	q.limit = shape.Rate(bits / 8)
+	q.set("x-oss-qos-delay-time", "0")
 	return nil
 }

@@ -72,7 +72,7 @@ func (q *request) listObjects() (*reply, error) {
 	if page.More {
 		d.text("NextMarker", l.encode(page.Entries[len(page.Entries)-1].Key))
 	}
-	q.entries(d, page, l.encode, true)
+	q.entries(d, "Contents", page, l.encode, true)
 	return q.xml(d, "ListBucketResult"), nil
 }
 
@@ -110,8 +110,37 @@ func (q *request) listObjectsV2() (*reply, error) {
 	if page.More {
 		d.text("NextContinuationToken", l.encode(makeToken(page.Entries[len(page.Entries)-1].Key)))
 	}
-	q.entries(d, page, l.encode, q.query.get("fetch-owner") == "true")
+	q.entries(d, "Contents", page, l.encode, q.query.get("fetch-owner") == "true")
 	return q.xml(d, "ListBucketResult"), nil
+}
+
+// listObjectVersions lists the only version that each key has, the null version
+// of a bucket without versioning.
+func (q *request) listObjectVersions() (*reply, error) {
+	l, err := q.listing()
+	if err != nil {
+		return nil, err
+	}
+	l.After = q.query.get("key-marker")
+	page, err := q.list(l.ListQuery)
+	if err != nil {
+		return nil, err
+	}
+	d := newDocument("ListVersionsResult")
+	d.text("Name", q.bucket)
+	d.text("Prefix", l.encode(l.Prefix))
+	d.text("KeyMarker", l.encode(l.After))
+	d.text("VersionIdMarker", q.query.get("version-id-marker"))
+	d.int("MaxKeys", int64(l.Limit))
+	d.text("Delimiter", l.encode(l.Delimiter))
+	d.optional("EncodingType", l.encoding)
+	d.bool("IsTruncated", page.More)
+	if page.More {
+		d.text("NextKeyMarker", l.encode(page.Entries[len(page.Entries)-1].Key))
+		d.text("NextVersionIdMarker", "null")
+	}
+	q.entries(d, "Version", page, l.encode, true)
+	return q.xml(d, "ListVersionsResult"), nil
 }
 
 // A continuation token is where the next page begins. Its letters are those
@@ -136,15 +165,19 @@ func parseToken(token string) (string, error) {
 	return after, nil
 }
 
-// entries writes keys, then common prefixes.
-func (q *request) entries(d *document, page store.ListPage, encode func(string) string, withOwner bool) {
+// entries writes keys, each an element of that name, then common prefixes.
+func (q *request) entries(d *document, name string, page store.ListPage, encode func(string) string, withOwner bool) {
 	for _, e := range page.Entries {
 		o := e.Object
 		if o == nil {
 			continue
 		}
-		d.open("Contents")
+		d.open(name)
 		d.text("Key", encode(e.Key))
+		if name == "Version" {
+			d.text("VersionId", "null")
+			d.bool("IsLatest", true)
+		}
 		d.time("LastModified", o.ModTime())
 		d.etag(o.ETag())
 		d.text("Type", o.Type.String())
@@ -153,7 +186,7 @@ func (q *request) entries(d *document, page store.ListPage, encode func(string) 
 		if withOwner {
 			d.owner()
 		}
-		d.close("Contents")
+		d.close(name)
 	}
 	for _, e := range page.Entries {
 		if e.Object == nil {

@@ -107,7 +107,12 @@ func (q *request) completeMultipartUpload() (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := q.store.Complete(q.bucket, q.key, id, parts, all, store.PutOptions{ForbidOverwrite: forbid})
+	acl, err := q.objectACL()
+	if err != nil {
+		return nil, err
+	}
+	o, err := q.store.Complete(q.bucket, q.key, id, parts, all,
+		store.PutOptions{Attrs: store.Attributes{ACL: acl}, ForbidOverwrite: forbid})
 	if err != nil {
 		return nil, q.explainParts(err)
 	}
@@ -163,8 +168,8 @@ func (q *request) readParts() (parts []store.CompletePart, all bool, err error) 
 		}
 		parts = append(parts, store.CompletePart{Number: n, ETag: strings.TrimSpace(c.value("ETag"))})
 	}
-	if len(parts) == 0 {
-		return nil, false, errMalformedComplete
+	if len(parts) == 0 && q.identity.S3 {
+		return nil, false, errMalformedComplete // the service's own dialect makes an empty object
 	}
 	return parts, false, nil
 }

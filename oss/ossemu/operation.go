@@ -16,8 +16,10 @@ const (
 	opPutBucketACL
 	opGetBucketVersioning
 	opGetBucketSetting
+	opPutBucketSetting
 	opListObjects
 	opListObjectsV2
+	opListObjectVersions
 	opListMultipartUploads
 	opDeleteMultipleObjects
 	opPutObject
@@ -76,8 +78,10 @@ var operationTable = [operations]struct {
 	opPutBucketACL:            {"PutBucketAcl", effortPut, true},
 	opGetBucketVersioning:     {"GetBucketVersioning", effortHead, false},
 	opGetBucketSetting:        {"GetBucketSetting", effortHead, false},
+	opPutBucketSetting:        {"PutBucketSetting", effortPut, true},
 	opListObjects:             {"ListObjects", effortList, false},
 	opListObjectsV2:           {"ListObjectsV2", effortList, false},
+	opListObjectVersions:      {"ListObjectVersions", effortList, false},
 	opListMultipartUploads:    {"ListMultipartUploads", effortList, false},
 	opDeleteMultipleObjects:   {"DeleteMultipleObjects", effortPut, true},
 	opPutObject:               {"PutObject", effortPut, true},

@@ -22,6 +22,9 @@ func (q *request) checkMD5(sum [16]byte) error {
 }
 
 func (q *request) putObject() (*reply, error) {
+	if q.r.Header.Get("If-Modified-Since") != "" {
+		return nil, errNotImplemented.with("Header", "If-Modified-Since")
+	}
 	attrs, err := q.attributes()
 	if err != nil {
 		return nil, err
@@ -80,14 +83,11 @@ func (q *request) appendObject() (*reply, error) {
 	if position >= maxObject {
 		return nil, errEntityTooLarge
 	}
-	opts := store.AppendOptions{Position: position, Limit: maxObject, Verify: q.checkMD5}
-	if position == 0 {
-		attrs, err := q.attributes()
-		if err != nil {
-			return nil, err
-		}
-		opts.Attrs = &attrs
+	attrs, err := q.attributes()
+	if err != nil {
+		return nil, err
 	}
+	opts := store.AppendOptions{Position: position, Limit: maxObject, Attrs: attrs, Verify: q.checkMD5}
 	r, err := q.body(maxObject - position)
 	if err != nil {
 		return nil, err

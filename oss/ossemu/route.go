@@ -18,6 +18,7 @@ var bucketSettings = map[string]struct {
 	"replication":          {absent: absent("NoSuchReplicationConfiguration", "The bucket has no replication configuration.")},
 	"worm":                 {absent: absent("NoSuchWORMConfiguration", "The WORM configuration does not exist.")},
 	"object-lock":          {absent: absent("ObjectLockConfigurationNotFoundError", "Object Lock configuration does not exist for this bucket.")},
+	"live":                 {document: "ListLiveChannelResult"},
 	"logging":              {document: "BucketLoggingStatus"},
 	"tagging":              {document: "Tagging"},
 	"requestPayment":       {document: "RequestPaymentConfiguration"},
@@ -31,7 +32,7 @@ func absent(code, message string) *failure {
 
 // unsupported are parameters that ask for what this server does not have. To
 // ignore them would answer another question than the one asked.
-var unsupported = []string{"x-oss-process", "x-oss-async-process", "versions", "callback", "live", "vod", "metaQuery", "asyncFetch", "accelerate", "ownershipControls", "publicAccessBlock"}
+var unsupported = []string{"x-oss-process", "x-oss-async-process", "callback", "vod", "metaQuery", "asyncFetch", "accelerate", "ownershipControls", "publicAccessBlock"}
 
 // classify says which operation a request asks for.
 func classify(method, bucket, key string, q query, copySource bool) (operation, *failure) {
@@ -62,9 +63,10 @@ func classifyBucket(method string, q query) operation {
 	case http.MethodHead:
 		return opHeadBucket
 	case http.MethodDelete:
-		if len(q) == 0 || !hasSetting(q) {
-			return opDeleteBucket
+		if hasSetting(q) {
+			return opPutBucketSetting
 		}
+		return opDeleteBucket
 	case http.MethodPost:
 		if q.has("delete") {
 			return opDeleteMultipleObjects
@@ -74,7 +76,7 @@ func classifyBucket(method string, q query) operation {
 		case q.has("acl"):
 			return opPutBucketACL
 		case hasSetting(q), q.has("versioning"):
-			return opUnknown
+			return opPutBucketSetting
 		}
 		return opPutBucket
 	case http.MethodGet:
@@ -106,6 +108,8 @@ func classifyBucketGet(q query) operation {
 		return opGetBucketVersioning
 	case q.has("uploads"):
 		return opListMultipartUploads
+	case q.has("versions"):
+		return opListObjectVersions
 	case hasSetting(q):
 		return opGetBucketSetting
 	case q.get("list-type") == "2":

@@ -73,10 +73,17 @@ func (q *request) admit() *failure {
 	identity, serr := q.verifier.Verify(q.r, q.bucket, q.key)
 	q.identity = identity
 	if serr != nil {
+		// The service says that a bucket does not exist to whoever asks.
+		if _, err := q.store.Bucket(q.bucket); err != nil && q.bucket != "" && q.op != opPutBucket && validBucketName(q.bucket) {
+			return errNoSuchBucket
+		}
 		return fromSign(serr)
 	}
 	if refusal != nil {
 		return refusal
+	}
+	if q.header("Callback") != "" {
+		return errNotImplemented.with("Header", "x-oss-callback")
 	}
 	if refusal := q.checkNames(); refusal != nil {
 		return refusal
@@ -198,6 +205,8 @@ func (q *request) handle() (*reply, error) {
 		return q.listObjects()
 	case opListObjectsV2:
 		return q.listObjectsV2()
+	case opListObjectVersions:
+		return q.listObjectVersions()
 	case opListMultipartUploads:
 		return q.listMultipartUploads()
 	case opDeleteMultipleObjects:

@@ -27,9 +27,9 @@ type AppendOptions struct {
 	Position int64
 	// Limit is the most that the object may become.
 	Limit int64
-	// Attrs are the attributes of an object that is made; nil keeps the present
-	// ones.
-	Attrs *Attributes
+	// Attrs are the attributes of an object that is made. One that exists keeps its
+	// own, but for the ACL if Attrs has one.
+	Attrs Attributes
 	// Verify, when set, is given the MD5 of what was received, before it counts.
 	Verify func(md5 [16]byte) error
 }
@@ -105,16 +105,16 @@ func (s *Store) appendBlob(bucket, key string, blob *Blob, body []byte, o Append
 	if err != nil {
 		return nil, err
 	}
-	obj := &Object{Type: Appendable, Attrs: o.Attrs}
+	obj := &Object{Type: Appendable, Attrs: &o.Attrs}
 	if old != nil {
 		defer content.Close()
 		c := *old
 		obj = &c
-		if o.Attrs != nil {
-			obj.Attrs = o.Attrs
+		if o.Attrs.ACL != "" && o.Attrs.ACL != old.Attrs.ACL {
+			attrs := *old.Attrs
+			attrs.ACL = o.Attrs.ACL
+			obj.Attrs = &attrs
 		}
-	} else if o.Attrs == nil {
-		obj.Attrs = &Attributes{}
 	}
 	if len(body) > 0 {
 		e, err := s.placeTail(obj.extents, body)
