@@ -96,7 +96,8 @@ func (f commonFlags) open(p program) (*session, error) {
 		Command: strings.Join(append([]string{"bench"}, p.args[1:]...), " "), Machine: facts, Short: f.Short,
 	}
 	s.runner, err = suite.Open(suite.Config{
-		Programs: programs, Work: work, Sizes: sizes, Runs: runs, Reader: process, PrepareBytes: prepare, Say: p.say,
+		Programs: programs, Work: work, Sizes: sizes, Runs: runs, Reader: process, PrepareBytes: prepare,
+		Keep: f.Keep, Say: p.say,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.close(p))

@@ -2,12 +2,12 @@ package rig
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -148,18 +148,12 @@ func (s *PailfsSession) Settle(ctx context.Context, names []string) error {
 // wholeOnSSD asks the attribute that says which tiers hold a file.
 func wholeOnSSD(path string) (whole bool, said string, err error) {
 	buf := make([]byte, 4096)
-	n, err := unix.Getxattr(path, "user.pailfs.residency", buf)
+	n, err := unix.Getxattr(path, "user.pailfs.tier", buf)
 	if err != nil {
 		return false, "", err
 	}
 	said = string(buf[:n])
-	var residency struct {
-		Whole bool `json:"whole"`
-	}
-	if err := json.Unmarshal(buf[:n], &residency); err != nil {
-		return false, said, err
-	}
-	return residency.Whole, said, nil
+	return slices.Contains(strings.Fields(said), "whole=true"), said, nil
 }
 
 // Status is what `pailfs status --json` says.

@@ -52,7 +52,7 @@ func (b *bench) sample(ctx context.Context, run int) (result.Sample, error) {
 		return result.Sample{}, err
 	}
 	if b.workload.State == Cold {
-		return sample, b.stop(ctx)
+		return sample, b.stop(ctx, false)
 	}
 	return sample, nil
 }
@@ -162,14 +162,14 @@ func (b *bench) start(ctx context.Context) error {
 	return err
 }
 
-// stop ends the client and removes its cache.
-func (b *bench) stop(ctx context.Context) error {
+// stop ends the client and removes its cache, unless it is to be kept.
+func (b *bench) stop(ctx context.Context, keep bool) error {
 	var err error
 	if b.session != nil {
 		err = b.session.Stop(ctx)
 		b.session = nil
 	}
-	if b.place.Work != "" && err == nil {
+	if b.place.Work != "" && err == nil && !keep {
 		err = os.RemoveAll(b.place.Work)
 		b.place = rig.Place{}
 	}

@@ -126,7 +126,7 @@ const (
 // takeMemory reads a huge object cold and compares the daemon's largest resident
 // size with its memory tier.
 func takeMemory(ctx context.Context, r *Runner) (taken Taken, err error) {
-	driver := rig.Pailfs{Variant: "memory"}.With("--memory", fmt.Sprint(watchedMemory), "--cache-size", watchedSSD)
+	driver := rig.Pailfs{Variant: "memory"}.With("--memory", fmt.Sprintf("%dMiB", watchedMemory>>20), "--cache-size", watchedSSD)
 	w := Workload{
 		Name: "memory/stream", Set: Stream, State: Cold, Metric: result.BytesPerSecond,
 		Job: reader.Job{Pattern: reader.Sequential, BlockBytes: 1 << 20, Readers: 1, Check: reader.Bytes},

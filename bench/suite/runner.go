@@ -27,6 +27,8 @@ type Config struct {
 	Reader reader.Process
 	// PrepareBytes is how much of the disk is written once before it is used.
 	PrepareBytes int64
+	// Keep leaves caches and logs of a client that failed.
+	Keep bool
 	// Say is told what is being done.
 	Say func(format string, args ...any)
 }
@@ -116,8 +118,9 @@ func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ..
 		runs = o.Runs
 	}
 	err := r.turns(ctx, runs, benches, series)
+	keep := err != nil && r.cfg.Keep
 	for _, b := range benches {
-		err = errors.Join(err, b.stop(context.WithoutCancel(ctx)))
+		err = errors.Join(err, b.stop(context.WithoutCancel(ctx), keep))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("measure %s: %w", w.Name, err)
