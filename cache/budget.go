@@ -154,9 +154,15 @@ func (b *budget) inUse() int64 {
 	return b.mu.used
 }
 
-// waited tells whether somebody waits.
-func (b *budget) waited() bool {
+// wanted returns how many bytes those who wait want, by urgency.
+func (b *budget) wanted() (urgentBytes, patientBytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mu.waiting[urgent].Len()+b.mu.waiting[patient].Len() > 0
+	var bytes [2]int64
+	for u := range b.mu.waiting {
+		for w := b.mu.waiting[u].Front(); w != nil; w = w.Next() {
+			bytes[u] += w.Value.(*budgetWaiter).bytes
+		}
+	}
+	return bytes[urgent], bytes[patient]
 }

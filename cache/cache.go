@@ -1,10 +1,12 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -224,6 +226,7 @@ func (c *Cache) Close() error {
 	c.stop()
 	c.mu.flights.Wait()
 	c.loops.Wait()
+	c.settleIdle(0, c.memory.limit)
 	err := c.ssd.drain()
 	if leaked := c.memory.close(); leaked > 0 {
 		c.log.Warn("closed the cache while its bytes were in use", "bytes", leaked)
@@ -283,28 +286,52 @@ const (
 	// settleEvery is how often the cache looks for memory that is held in vain.
 	settleEvery = time.Second
 	// settleAfter is how long a reader may pause before what was fetched ahead of it
-	// is let go, if others need the memory.
+	// is let go because others would like to fetch, and settleSoon before it is
+	// because a reader waits.
 	settleAfter = 2 * time.Second
+	settleSoon  = 20 * time.Millisecond
 )
 
 // runMemory gives memory back that is held in vain, when somebody wants it.
 func (c *Cache) runMemory() {
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
+	var soon <-chan time.Time
 	for {
+		pressed := false
 		select {
 		case <-c.ctx.Done():
 			return
 		case <-tick.C:
-			if !c.memory.budget.waited() {
-				continue
-			}
+		case <-soon:
 		case <-c.memory.wakeup:
+			pressed = true
+		}
+		urgentBytes, patientBytes := c.memory.budget.wanted()
+		wanted := urgentBytes + patientBytes
+		if pressed {
+			wanted = max(wanted, maxRanges*segmentSize) // readahead does not wait
 		}
 		c.memory.shrink()
-		for _, o := range c.ahead.idle(settleAfter) {
-			o.settle()
-			o.release()
+		after := settleAfter
+		soon = nil
+		if urgentBytes > 0 {
+			// Those who hold the rest may just have been active: look again soon.
+			after, soon = settleSoon, time.After(settleSoon)
 		}
+		c.settleIdle(after, wanted)
+	}
+}
+
+// settleIdle lets go of what was fetched for readers who have been idle for that
+// long, the longest first, until that many bytes are free.
+func (c *Cache) settleIdle(after time.Duration, bytes int64) {
+	idle := c.ahead.idle(after)
+	slices.SortFunc(idle, func(a, b *object) int { return cmp.Compare(a.lastRead.Load(), b.lastRead.Load()) })
+	for _, o := range idle {
+		if bytes > 0 {
+			bytes -= o.settle()
+		}
+		o.release()
 	}
 }

@@ -203,7 +203,7 @@ func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
 }
 
 // openFile opens the file of an object and checks that it is as long as the
-// object. A new one is made so.
+// object. A new one is made so, unless one write will do it.
 func (t *ssdTier) openFile(o *object, flag int) (*diskFile, error) {
 	io, err := t.fs.open(o.id.fileName(), flag)
 	if err != nil {
@@ -211,14 +211,15 @@ func (t *ssdTier) openFile(o *object, flag int) (*diskFile, error) {
 	}
 	f := &diskFile{diskIO: io}
 	f.refs.Store(1)
-	if flag&os.O_CREATE != 0 {
+	created := flag&os.O_CREATE != 0
+	if created && !o.small() {
 		err = f.Truncate(o.geometry.size)
 	}
 	var info fs.FileInfo
 	if err == nil {
 		info, err = f.Stat()
 	}
-	if err == nil && info.Size() != o.geometry.size {
+	if err == nil && !created && info.Size() != o.geometry.size {
 		err = fmt.Errorf("%w: %d bytes instead of %d", errDamaged, info.Size(), o.geometry.size)
 	}
 	if err != nil {

@@ -274,6 +274,11 @@ func (t *ssdTier) pwrite(e *extent, s span) error {
 	_, err = f.WriteAt(e.slice(off, n), off)
 	t.health.end(slot)
 	if err != nil {
+		o.mu.Lock()
+		if o.mu.disk.blocks == 0 {
+			o.mu.disk.exists = false // it may be shorter than the object
+		}
+		o.mu.Unlock()
 		return t.writeError(o, err)
 	}
 	t.metrics.writtenBytes.Add(n)

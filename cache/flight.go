@@ -60,8 +60,11 @@ type flight struct {
 		waiting []flightWaiter
 		readers int
 
+		// urgent says that somebody waits who must not.
 		abandoned, urgent bool
-		cancel, promote   func() // once the request has begun
+		// cancel ends the flight, promote makes its request one of demand, and hurry
+		// ends its patience for memory. They are set while they are of use.
+		cancel, promote, hurry func()
 	}
 }
 
@@ -107,10 +110,13 @@ func (f *flight) wait(ctx context.Context, need int64) error {
 	f.mu.waiting = append(f.mu.waiting, w)
 	f.mu.readers++
 	f.mu.urgent = true
-	promote := f.mu.promote
+	promote, hurry := f.mu.promote, f.mu.hurry
 	f.mu.Unlock()
 	if promote != nil {
 		promote()
+	}
+	if hurry != nil {
+		hurry()
 	}
 
 	select {
@@ -229,7 +235,7 @@ func (f *flight) allocate(ctx context.Context) error {
 	m := e.object.cache.memory
 	if e.cost == 0 {
 		cost := extentCost(f.length)
-		if err := m.budget.acquire(ctx, cost, f.urgency()); err != nil {
+		if err := f.acquire(ctx, m.budget, cost); err != nil {
 			return err
 		}
 		e.cost = cost
@@ -242,11 +248,24 @@ func (f *flight) allocate(ctx context.Context) error {
 	return nil
 }
 
-func (f *flight) urgency() urgency {
+// acquire takes cost from the budget: patiently if nobody waits for the flight,
+// but no longer than that.
+func (f *flight) acquire(ctx context.Context, b *budget, cost int64) error {
 	if f.purpose == forDemand {
-		return urgent
+		return b.acquire(ctx, cost, urgent)
 	}
-	return patient
+	calm, hurry := context.WithCancel(ctx)
+	defer hurry()
+	f.mu.Lock()
+	f.mu.hurry = hurry
+	if f.mu.urgent {
+		hurry()
+	}
+	f.mu.Unlock()
+	if err := b.acquire(calm, cost, patient); err == nil || calm.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	return b.acquire(ctx, cost, urgent)
 }
 
 // arrive is told how many bytes have come. It is called by the goroutine that
@@ -352,7 +371,7 @@ func (f *flight) holds() hold {
 	}
 	switch {
 	case f.purpose == forFetch && holds != 0:
-	case e.holds&heldAhead != 0 && e.consumed < o.geometry.length(e.span):
+	case e.holds&heldAhead != 0 && e.consumed < o.geometry.length(e.span) && o.mu.handles > 0:
 		holds |= heldAhead
 	default:
 		holds |= heldKept

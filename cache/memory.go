@@ -25,9 +25,10 @@ type memoryTier struct {
 	pool   *bufferPool
 	lru    *ristretto.Cache[uint64, *extent]
 
-	limit int64
-	ahead atomic.Int64 // sum of the windows of all streams
-	kept  atomic.Int64 // cost of what is heldKept or on its way there
+	limit   int64
+	ahead   atomic.Int64 // sum of the windows of all streams
+	streams atomic.Int64 // number of streams with a window
+	kept    atomic.Int64 // cost of what is heldKept or on its way there
 
 	// wakeup asks run to look at the budget.
 	wakeup chan struct{}
@@ -92,10 +93,22 @@ func (m *memoryTier) used(key uint64) { m.lru.Get(key) }
 // drop makes ristretto let go of e.
 func (m *memoryTier) drop(e *extent) { m.lru.Del(e.key()) }
 
-// readAhead changes the room that streams want by delta bytes.
-func (m *memoryTier) readAhead(delta int64) {
-	m.ahead.Add(delta)
+// readAhead changes a stream's window; 0 is none.
+func (m *memoryTier) readAhead(from, to int64) {
+	switch {
+	case from == 0 && to > 0:
+		m.streams.Add(1)
+	case from > 0 && to == 0:
+		m.streams.Add(-1)
+	}
+	m.ahead.Add(to - from)
 	m.lru.UpdateMaxCost(m.keptLimit())
+}
+
+// fairWindow is the window of a stream when memory is short: an equal share of
+// what is not kept.
+func (m *memoryTier) fairWindow() int64 {
+	return max(m.limit/2/max(m.streams.Load(), 1), minWindow)
 }
 
 // wake makes run look at the budget soon.

@@ -153,7 +153,7 @@ func (o *object) setWindow(s *stream, window int64) {
 		limit = min(limit, o.cache.memory.limit/3)
 		window = max(min(window, limit), minWindow)
 	}
-	o.cache.memory.readAhead(window - s.window)
+	o.cache.memory.readAhead(s.window, window)
 	s.window = window
 }
 
@@ -164,10 +164,7 @@ func (o *object) extend(s *stream) (flights []*flight) {
 		return nil
 	}
 	s.issued = max(s.issued, s.high)
-	size := s.size
-	for size > firstRange && size > s.window/2 {
-		size /= 2
-	}
+	size := s.rangeSize()
 	end := min(o.geometry.size, s.high+s.window)
 	for s.issued < end && s.ranges < maxRanges {
 		gap, covered := o.gapAt(s.issued)
@@ -184,7 +181,7 @@ func (o *object) extend(s *stream) (flights []*flight) {
 		for sp := range o.geometry.spans(s.issued, stop-s.issued) {
 			cost := extentCost(o.geometry.length(sp))
 			if !o.cache.memory.budget.try(cost, patient) {
-				o.setWindow(s, s.window/2)
+				o.setWindow(s, min(s.window, o.cache.memory.fairWindow()))
 				return flights
 			}
 			f := o.newFlight(sp, forAhead)
@@ -194,12 +191,22 @@ func (o *object) extend(s *stream) (flights []*flight) {
 			s.ranges++
 		}
 		s.issued = stop
-		if s.ramp++; s.ramp%2 == 0 && size == s.size {
+		if s.ramp++; s.ramp%2 == 0 {
 			s.size = min(2*s.size, segmentSize)
-			size = min(s.size, max(s.window/2, firstRange))
+			size = s.rangeSize()
 		}
 	}
 	return flights
+}
+
+// rangeSize is how long the next range is: so that at least eight of them fit the
+// window.
+func (s *stream) rangeSize() int64 {
+	size := s.size
+	for size > firstRange && size > s.window/8 {
+		size /= 2
+	}
+	return size
 }
 
 // gapAt tells, for a position in the object, how many bytes from there to the end
