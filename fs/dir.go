@@ -127,17 +127,14 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.seek(in.Offset, time.Now())
-	for first := true; ; first = false {
+	if err := h.mu.fill(ctx); err != nil {
+		return f.fail("readdir", h.node, nameErrno(err), err)
+	}
+	defer f.watch(h)
+	for {
 		d, e, err := f.peek(ctx, h)
-		switch {
-		case err != nil && first:
-			return f.fail("readdir", h.node, nameErrno(err), err)
-		case err != nil, d.Name == "":
-			// What was read before the error is given out; the next call meets it again.
-			f.watch(h)
-			return fuse.OK
-		case !add(h, d, e):
-			f.watch(h)
+		if err != nil || d.Name == "" || !add(h, d, e) {
+			// What came before an error is given out; the next call meets it again.
 			return fuse.OK
 		}
 		h.mu.next()

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -369,7 +370,7 @@ func TestListingErrorsReachTheReader(t *testing.T) {
 	crowd(w, "dir", 3000)
 	s := mounted(t, w, Config{}, cache.Config{})
 	calls := 0
-	w.failing(func(op, _ string) error {
+	w.failing(func(_ context.Context, op, _ string) error {
 		if op == "readdir" {
 			if calls++; calls == 2 || calls == 3 {
 				return errors.New("the store is in flames")

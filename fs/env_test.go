@@ -5,6 +5,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +31,11 @@ type site struct {
 // cfg, and everything is taken down, and was in use by nobody, at the end.
 func mounted(t testing.TB, w *world, cfg Config, cc cache.Config) *site {
 	t.Helper()
+	return mountedWithLog(t, w, cfg, cc, testLog(t))
+}
+
+func mountedWithLog(t testing.TB, w *world, cfg Config, cc cache.Config, log *slog.Logger) *site {
+	t.Helper()
 	base := tempDir(t)
 	s := &site{world: w, dir: filepath.Join(base, "mnt"), reg: prometheus.NewRegistry()}
 	must(t, os.Mkdir(s.dir, 0o755))
@@ -43,7 +52,6 @@ func mounted(t testing.TB, w *world, cfg Config, cc cache.Config) *site {
 	if cc.MinFreeBytes == 0 {
 		cc.MinFreeBytes = 1 << 20
 	}
-	log := testLog(t)
 	var err error
 	s.cache, err = cache.Open(cc, w, w, s.reg, log)
 	must(t, err)
@@ -143,3 +151,41 @@ func same(t testing.TB, got, want []byte) {
 		}
 	}
 }
+
+// stressFactor multiplies the length of the tests that hunt races.
+func stressFactor() int {
+	if n, err := strconv.Atoi(os.Getenv("PAILFS_FS_STRESS")); err == nil && n > 0 {
+		return n
+	}
+	return 1
+}
+
+// lines collects what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// Write implements [io.Writer].
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// count returns how many lines hold all of the parts.
+func (l *lines) count(parts ...string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for line := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

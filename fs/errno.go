@@ -36,7 +36,7 @@ var errnoTable = []struct {
 // nameErrno returns the errno for an error met while looking for a name.
 func nameErrno(err error) syscall.Errno {
 	for _, row := range errnoTable {
-		if errors.Is(err, row.err) {
+		if matches(err, row.err) {
 			return row.name
 		}
 	}
@@ -46,11 +46,18 @@ func nameErrno(err error) syscall.Errno {
 // versionErrno returns the errno for an error met while reading a version.
 func versionErrno(err error) syscall.Errno {
 	for _, row := range errnoTable {
-		if errors.Is(err, row.err) {
+		if matches(err, row.err) {
 			return row.version
 		}
 	}
 	return syscall.EIO
+}
+
+// matches is [errors.Is], except that an ENOENT of the cache's own disk does not
+// say that a name of the mount does not exist.
+func matches(err, kind error) bool {
+	var errno syscall.Errno
+	return errors.Is(err, kind) && (kind != iofs.ErrNotExist || !errors.As(err, &errno))
 }
 
 // ours reports whether errno says that something is wrong with us or the store,

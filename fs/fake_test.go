@@ -27,7 +27,7 @@ type world struct {
 		sorted  map[string][]manifest.Entry // rebuilt when nil
 		targets map[string]string
 		// fail, if set, may turn an operation on the tree into an error.
-		fail func(op, path string) error
+		fail func(ctx context.Context, op, path string) error
 		// read, if set, is called before a range is read and may make it fail.
 		read func(ctx context.Context, r oss.RangeRequest) error
 	}
@@ -120,7 +120,7 @@ func split(path string) (dir, name string) {
 	return "", path
 }
 
-func (w *world) failing(f func(op, path string) error) {
+func (w *world) failing(f func(ctx context.Context, op, path string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.fail = f
@@ -140,14 +140,17 @@ func validity(ttl time.Duration) manifest.Validity {
 }
 
 // begin returns the entries of dir in order.
-func (w *world) begin(op, dir, path string) ([]manifest.Entry, error) {
+func (w *world) begin(ctx context.Context, op, dir, path string) ([]manifest.Entry, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mu.fail != nil {
-		if err := w.mu.fail(op, path); err != nil {
+	fail := w.mu.fail
+	w.mu.Unlock()
+	if fail != nil {
+		if err := fail(ctx, op, path); err != nil {
 			return nil, err
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	entries, ok := w.mu.dirs[dir]
 	if !ok {
 		return nil, fmt.Errorf("directory %q: %w", dir, iofs.ErrNotExist)
@@ -168,9 +171,9 @@ func (w *world) begin(op, dir, path string) ([]manifest.Entry, error) {
 var _ manifest.Tree = (*world)(nil)
 
 // Lookup implements [manifest.Tree].
-func (w *world) Lookup(_ context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
+func (w *world) Lookup(ctx context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
 	w.lookups.Add(1)
-	sorted, err := w.begin("lookup", dir, join(dir, name))
+	sorted, err := w.begin(ctx, "lookup", dir, join(dir, name))
 	if err != nil {
 		return manifest.Entry{}, validity(w.negativeTTL), err
 	}
@@ -183,9 +186,9 @@ func (w *world) Lookup(_ context.Context, dir, name string) (manifest.Entry, man
 
 // ReadDir implements [manifest.Tree]. It gives at most 1000 at a time, as a page
 // of the store does.
-func (w *world) ReadDir(_ context.Context, dir, after string, most int) ([]manifest.Entry, manifest.Validity, error) {
+func (w *world) ReadDir(ctx context.Context, dir, after string, most int) ([]manifest.Entry, manifest.Validity, error) {
 	w.readdirs.Add(1)
-	sorted, err := w.begin("readdir", dir, dir)
+	sorted, err := w.begin(ctx, "readdir", dir, dir)
 	if err != nil {
 		return nil, validity(w.negativeTTL), err
 	}
@@ -197,7 +200,10 @@ func (w *world) ReadDir(_ context.Context, dir, after string, most int) ([]manif
 }
 
 // ReadLink implements [manifest.Tree].
-func (w *world) ReadLink(_ context.Context, e manifest.Entry) (string, error) {
+func (w *world) ReadLink(ctx context.Context, e manifest.Entry) (string, error) {
+	if _, err := w.begin(ctx, "readlink", "", e.Object.Key); err != nil {
+		return "", err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	target, ok := w.mu.targets[e.Object.Key]

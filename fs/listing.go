@@ -272,7 +272,8 @@ func (r *lister) swap(l *listing) {
 	r.list = l
 }
 
-// fill reads on if no entry is pending. There is none afterwards at the end.
+// fill reads on if no entry is pending. There is none afterwards at the end. At
+// the start, "." and ".." come before what is pending.
 func (r *lister) fill(ctx context.Context) error {
 	for len(r.pending) == 0 && !r.end {
 		cursor, at := r.list.cursor(r.position)

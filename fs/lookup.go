@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"errors"
 	iofs "io/fs"
 	"syscall"
 	"time"
@@ -38,7 +37,7 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
 	e, valid, err := f.tree.Lookup(ctx, dir.tree.path, name)
-	if errors.Is(err, iofs.ErrNotExist) {
+	if matches(err, iofs.ErrNotExist) {
 		return negative(out, valid)
 	}
 	if err != nil {

@@ -19,6 +19,7 @@ const (
 	opReadlink
 	opOpen
 	opRead
+	opFlush
 	opRelease
 	opOpendir
 	opReaddir
@@ -32,7 +33,7 @@ const (
 )
 
 var operationNames = [operations]string{
-	"lookup", "getattr", "readlink", "open", "read", "release", "opendir", "readdir", "readdirplus",
+	"lookup", "getattr", "readlink", "open", "read", "flush", "release", "opendir", "readdir", "readdirplus",
 	"releasedir", "statfs", "getxattr", "listxattr", "ioctl",
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -22,10 +23,14 @@ var ErrStaleMount = errors.New("the mount of a daemon that is gone is in the way
 // check says why nothing can be mounted at cfg.Mountpoint, with the remedy.
 func check(cfg Config) error {
 	path := cfg.Mountpoint
+	// The root of a dead mount may answer stat from what the kernel remembers, but
+	// not statfs.
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) {
+		return fmt.Errorf("mount point %s: %w: run umount -l %s", path, ErrStaleMount, path)
+	}
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNABORTED):
-		return fmt.Errorf("mount point %s: %w: run umount -l %s", path, ErrStaleMount, path)
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("mount point %s does not exist: create the directory", path)
 	case err != nil:
@@ -33,9 +38,9 @@ func check(cfg Config) error {
 	case !info.IsDir():
 		return fmt.Errorf("mount point %s is not a directory: give a directory", path)
 	}
-	if mounted, err := isOurs(path); err != nil {
+	if mounted, err := isMounted(path); err != nil {
 		return err
-	} else if mounted {
+	} else if mounted && st.Type == unix.FUSE_SUPER_MAGIC {
 		return fmt.Errorf("mount point %s is busy: pailfs is mounted there already; unmount it first", path)
 	}
 	if err := empty(path); err != nil && !cfg.AllowNonEmpty {
@@ -44,8 +49,8 @@ func check(cfg Config) error {
 	return checkDevice()
 }
 
-// isOurs reports whether a FUSE file system is mounted at path.
-func isOurs(path string) (bool, error) {
+// isMounted reports whether path is the root of a mount.
+func isMounted(path string) (bool, error) {
 	var here, above unix.Stat_t
 	if err := unix.Stat(path, &here); err != nil {
 		return false, fmt.Errorf("stat mount point %s: %w", path, err)
@@ -53,14 +58,7 @@ func isOurs(path string) (bool, error) {
 	if err := unix.Stat(path+"/..", &above); err != nil {
 		return false, fmt.Errorf("stat above mount point %s: %w", path, err)
 	}
-	if here.Dev == above.Dev {
-		return false, nil
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return false, fmt.Errorf("statfs mount point %s: %w", path, err)
-	}
-	return st.Type == unix.FUSE_SUPER_MAGIC, nil
+	return here.Dev != above.Dev, nil
 }
 
 // empty says that the directory has entries, if it has.
@@ -79,16 +77,17 @@ func empty(path string) error {
 	return fmt.Errorf("mount point %s is not empty: mounting would hide what is in it; choose an empty directory", path)
 }
 
-// checkDevice says why /dev/fuse cannot be used.
+// checkDevice says why /dev/fuse cannot be used, which fusermount3 opens with the
+// rights of its caller.
 func checkDevice() error {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	switch {
 	case err == nil:
 		return unix.Close(fd)
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
-		return errors.New("/dev/fuse is not there: load the kernel module (modprobe fuse), or give the container the device /dev/fuse")
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("/dev/fuse cannot be opened: %w: run as root, or give the user, or the container, the device", err)
 	}
-	return fmt.Errorf("/dev/fuse cannot be opened: %w: give the daemon, or its container, the device", err)
+	return fmt.Errorf("/dev/fuse cannot be opened: %w: load the kernel module (modprobe fuse), or give the container the device", err)
 }
 
 // mountError says in one line why mounting failed and what helps.
@@ -104,7 +103,7 @@ func mountError(path string, direct bool, err error) error {
 		if _, lookErr := exec.LookPath("fusermount3"); lookErr != nil {
 			return fmt.Errorf("mount %s: only root may mount without fusermount3: install the package fuse3 or run as root", path)
 		}
-		return fmt.Errorf("mount %s: fusermount3 refused, its own message stands above: %w", path, err)
+		return fmt.Errorf("mount %s: fusermount3 refused, its own message stands above: %s", path, strings.TrimSpace(err.Error()))
 	}
 	return fmt.Errorf("mount %s: %w", path, err)
 }

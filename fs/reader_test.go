@@ -20,8 +20,12 @@ const readerCommand = "pailfs-test-reader"
 // readerTasks are what a reader can do, by name. A task gets its arguments as
 // JSON and returns what is to be sent back.
 var readerTasks = map[string]func(args json.RawMessage) (any, error){
-	"small":  task(readSmall),
-	"access": task(access),
+	"small":        task(readSmall),
+	"differential": task(differential),
+	"access":       task(access),
+	"mapping":      task(mapping),
+	"mount":        task(mountAs),
+	"abandon":      task(abandon),
 }
 
 func task[A, R any](f func(A) (R, error)) func(json.RawMessage) (any, error) {
@@ -40,13 +44,16 @@ func inReader(t testing.TB, name string, args, result any) {
 	must(t, tryReader(name, args, result))
 }
 
-func tryReader(name string, args, result any) error {
+func tryReader(name string, args, result any, adjust ...func(*exec.Cmd)) error {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(os.Args[0], readerCommand, name, string(raw))
 	cmd.Stderr = os.Stderr
+	for _, f := range adjust {
+		f(cmd)
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("reader %s: %w: %s", name, err, out)

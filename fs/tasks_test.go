@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"bytes"
 	"os"
 	"runtime"
 	"strings"
@@ -96,4 +97,38 @@ func direntInodes(path string) (map[string]uint64, error) {
 		found[e.Name] = e.Ino
 	}
 	return found, err
+}
+
+// mapping reads through mappings whose descriptors are closed, while the file is
+// opened again beside them.
+func mapping(a differentialArgs) (differentialResult, error) {
+	var r differentialResult
+	for _, path := range a.Paths {
+		want, err := os.ReadFile(a.Local + "/" + path)
+		if err != nil {
+			return r, err
+		}
+		f, err := os.Open(a.Mount + "/" + path)
+		if err != nil {
+			return r, err
+		}
+		m, err := unix.Mmap(int(f.Fd()), 0, len(want), unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			return r, err
+		}
+		if err := f.Close(); err != nil {
+			return r, err
+		}
+		again, err := os.ReadFile(a.Mount + "/" + path)
+		if err != nil {
+			return r, err
+		}
+		if !bytes.Equal(m, want) || !bytes.Equal(again, want) {
+			return r, errDiffers
+		}
+		if err := unix.Munmap(m); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
 }

@@ -1,0 +1,108 @@
+package fs
+
+import (
+	"context"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache"
+)
+
+// upper is a Control that knows one command: it answers in upper case.
+type upper struct {
+	mu      sync.Mutex
+	callers []Caller
+}
+
+// upperCommand is _IOWR('p', 1, 64 bytes).
+const upperCommand = 3<<30 | 64<<16 | 'p'<<8 | 1
+
+func (u *upper) ServeControl(_ context.Context, caller Caller, cmd uint32, input, output []byte) (int32, syscall.Errno) {
+	if cmd != upperCommand {
+		return 0, unix.ENOTTY
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.callers = append(u.callers, caller)
+	for i, b := range input {
+		if 'a' <= b && b <= 'z' {
+			b -= 'a' - 'A'
+		}
+		output[i] = b
+	}
+	return 42, 0
+}
+
+// shout sends text through the ioctl on path.
+func shout(path string, cmd uintptr) (string, int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY, 0)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = unix.Close(fd) }() // only read
+	buf := [64]byte{}
+	copy(buf[:], "hello")
+	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), cmd, uintptr(unsafe.Pointer(&buf)))
+	if errno != 0 {
+		return "", 0, errno
+	}
+	return string(buf[:5]), int(n), nil
+}
+
+func TestControlIsReachedThroughAnyDirectory(t *testing.T) {
+	w := newWorld()
+	w.put("dir/sub/file", 10)
+	u := &upper{}
+	s := mounted(t, w, Config{Control: u, AllowOther: true}, cache.Config{})
+	bind := tempDir(t) + "/bind"
+	must(t, os.Mkdir(bind, 0o755))
+	must(t, unix.Mount(s.path("dir"), bind, "", unix.MS_BIND, ""))
+	defer func() { must(t, unix.Unmount(bind, 0)) }()
+	must(t, unix.Mount("", bind, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	for _, dir := range []string{s.dir, s.path("dir"), s.path("dir/sub"), bind, bind + "/sub"} {
+		if got, n, err := shout(dir, upperCommand); got != "HELLO" || n != 42 || err != nil {
+			t.Errorf("%s: %q, %d, %v", dir, got, n, err)
+		}
+	}
+	for _, c := range u.callers {
+		if c.UID != 0 || c.GID != 0 || c.PID != uint32(os.Getpid()) {
+			t.Errorf("called by %+v, but I am %d", c, os.Getpid())
+		}
+	}
+	const unknown = 3<<30 | 64<<16 | 'p'<<8 | 2
+	if _, _, err := shout(s.dir, unknown); err != unix.ENOTTY {
+		t.Errorf("an unknown command: %v, want ENOTTY", err)
+	}
+}
+
+func TestFilesTakeNoIoctl(t *testing.T) {
+	w := newWorld()
+	o := w.put("file", 2<<20)
+	u := &upper{}
+	s := mounted(t, w, Config{Control: u, Passthrough: On}, cache.Config{})
+	const shutdown = 0x8004587d // FS_IOC_SHUTDOWN, which would take the disk below down
+	for range 2 {               // cached, then passed through
+		for _, cmd := range []uintptr{upperCommand, shutdown, unix.FS_IOC_GETFLAGS} {
+			if _, _, err := shout(s.path("file"), cmd); err != unix.ENOTTY {
+				t.Errorf("ioctl %#x on a file: %v, want ENOTTY", cmd, err)
+			}
+		}
+		makeWhole(t, s, o)
+	}
+	if len(u.callers) != 0 {
+		t.Error("Control was asked about a file")
+	}
+	same(t, readAll(t, s.path("file")), all(o))
+}
+
+func TestWithoutControlThereIsNone(t *testing.T) {
+	s := mounted(t, newWorld(), Config{}, cache.Config{})
+	if _, _, err := shout(s.dir, upperCommand); err != unix.ENOTTY {
+		t.Errorf("%v, want ENOTTY", err)
+	}
+}
