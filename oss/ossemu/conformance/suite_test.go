@@ -67,6 +67,10 @@ func run(t *testing.T, limit time.Duration, binary, dir, addr string, env []stri
 		"OSS_TEST_ACCESS_KEY_ID=" + keyID,
 		"OSS_TEST_ACCESS_KEY_SECRET=" + keySecret,
 		"OSS_TEST_REGION=" + region,
+		// The emulator is its own proxy: it takes requests in absolute form.
+		"OSS_TEST_PROXY_HOST=http://" + addr,
+		"OSS_ACCESS_KEY_ID=" + keyID,
+		"OSS_ACCESS_KEY_SECRET=" + keySecret,
 	}, env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
