@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +18,14 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A hundred cases, rapid's own default, are over in a blink. The command line
+	// is parsed later and can ask for more.
+	if err := flag.Set("rapid.checks", "1000"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fakeBucket lists keys as OSS does, and counts what it is asked.
 type fakeBucket struct {

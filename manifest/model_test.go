@@ -349,4 +349,3 @@ func TestPassThroughAChangingDirectory(t *testing.T) {
 		assertAccounts(rt, l)
 	})
 }
-

@@ -78,6 +78,7 @@ func prefixOf(mounted, dir string) (prefix string, ok bool) {
 		return mounted, true
 	}
 	var b strings.Builder
+	b.Grow(len(mounted) + len(dir) + 1) // names are never shorter than components
 	b.WriteString(mounted)
 	for name := range strings.SplitSeq(dir, "/") {
 		component, beside, ok := componentOf(name)

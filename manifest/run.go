@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"sort"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -68,7 +67,17 @@ func (r *run) item(i int) string {
 // search returns the index of the first item that is not less than item, and
 // whether it is item.
 func (r *run) search(item string) (int, bool) {
-	return sort.Find(r.len(), func(i int) int { return strings.Compare(item, r.item(i)) })
+	// This is the inner loop of everything, and a closure would move item to the
+	// heap.
+	low, high := 0, r.len()
+	for low < high {
+		if middle := (low + high) / 2; r.item(middle) < item {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, low < r.len() && r.item(low) == item
 }
 
 // before returns the stretch of r below hi, which must be in it.

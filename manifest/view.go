@@ -67,6 +67,8 @@ type answer struct {
 // lookup says what is shown as name, which is how component is shown, beside a
 // directory or not.
 func (v *view) lookup(name, component string, beside bool) answer {
+	// None of what is returned holds on to item, so that it needs no memory of its
+	// own when it is short.
 	item := component + "/"
 	dirRun, dirFresh := v.find(item)
 	isDir := false
@@ -85,7 +87,8 @@ func (v *view) lookup(name, component string, beside bool) answer {
 	}
 	i, isFile := fileRun.search(component)
 	if isFile {
-		r, etag := decodeRecord(fileRun.data[fileRun.offsets[i]:], nil)
+		var space [64]byte
+		r, etag := decodeRecord(fileRun.data[fileRun.offsets[i]:], space[:0])
 		isFile = !r.marker()
 		if isFile && dirRun != nil {
 			until := earlier(v.until(fileRun), v.until(dirRun))
@@ -93,7 +96,7 @@ func (v *view) lookup(name, component string, beside bool) answer {
 		}
 	}
 	if dirRun == nil {
-		return answer{want: item}
+		return answer{want: strings.Clone(item)}
 	}
 	noFile := v.absent(component, fileRun, fileFresh)
 	noDir := v.absent(item, dirRun, dirFresh)
@@ -107,7 +110,7 @@ func (v *view) lookup(name, component string, beside bool) answer {
 func (v *view) absent(item string, r *run, fresh bool) answer {
 	until, ok := v.absentUntil(r, fresh)
 	if !ok {
-		return answer{want: item}
+		return answer{want: strings.Clone(item)}
 	}
 	return answer{ok: true, until: until}
 }
@@ -146,7 +149,8 @@ func earlier(a, b time.Time) time.Time {
 
 // position is a place in a directory, between two of its entries.
 type position struct {
-	// from is the smallest item that may come next.
+	// from is the smallest item that may come next, when reading begins and
+	// wherever another run is needed.
 	from string
 	// item is the one before, "" at the beginning.
 	item string
@@ -195,7 +199,7 @@ func (p *position) pass(item string) {
 		}
 		p.shown = p.shown[:n-1]
 	}
-	p.item, p.from = item, afterItem(item)
+	p.item = item
 }
 
 // collides reports whether the directory item has the name of an object that was
@@ -268,7 +272,7 @@ func (v *view) read(p position, limit int) listing {
 			l.end = true
 			return l
 		}
-		p.from = max(p.from, r.hi)
+		p.from = r.hi
 		if len(l.entries) == limit {
 			v.lookAhead(&l, r)
 			return l
@@ -299,7 +303,8 @@ func (v *view) readOne(l *listing, p *position, r *run, i int) bool {
 	beside := item + "/"
 	dirRun, _ := v.find(beside)
 	if dirRun == nil {
-		l.want, l.probe = v.edge(r), beside
+		// A copy, so that beside itself needs no memory of its own.
+		l.want, l.probe = v.edge(r), strings.Clone(beside)
 		return false
 	}
 	_, isBeside := dirRun.search(beside)
@@ -339,40 +344,27 @@ func (v *view) lookAhead(l *listing, r *run) {
 	l.ahead, l.isAhead = r.hi, true
 }
 
-// listedEntry returns the entry of an item with the cursor p. Key, name, cursor
-// and ETag share one allocation.
+// listedEntry returns the entry of an item with the cursor p. The cursor has its
+// own allocation: some keep it alone, for every entry of a large directory.
 func (v *view) listedEntry(name string, p *position, r *record, etag []byte) Entry {
-	var space [32]byte
-	lengths := space[:0]
-	for i, n := range p.shown {
-		if i > 0 {
-			lengths = append(lengths, ',')
-		}
-		lengths = strconv.AppendInt(lengths, int64(n), 10)
+	var e Entry
+	if isDirectory(r.item) {
+		e = v.directoryEntry(name, r.item)
+	} else {
+		e = v.objectEntry(name, r, etag)
 	}
-	var b strings.Builder
-	b.Grow(len(v.prefix) + len(r.item) + 1 + len(lengths) + len(etag))
-	b.WriteString(v.prefix)
-	b.WriteString(r.item)
-	b.WriteByte(':')
-	b.Write(lengths)
-	b.Write(etag)
-	s := b.String()
-	key := len(v.prefix) + len(r.item)
-	tail := len(s) - len(etag)
-	e := Entry{
-		Name:   name,
-		Kind:   Directory,
-		Object: oss.Object{Key: s[:key]},
-		Cursor: s[len(v.prefix):tail],
-	}
-	if component := strings.TrimSuffix(s[len(v.prefix):key], "/"); component == name {
-		// The name that came in is part of the run's memory.
+	// The name that came in may be part of the run's memory.
+	if component := strings.TrimSuffix(e.Object.Key[len(v.prefix):], "/"); component == name {
 		e.Name = component
 	}
-	if !isDirectory(r.item) {
-		e.Kind = kindOf(r)
-		e.Object.ETag, e.Object.Size, e.Object.ModTime = s[tail:], r.size, r.modTime
+	var space [64]byte
+	cursor := append(append(space[:0], r.item...), ':')
+	for i, n := range p.shown {
+		if i > 0 {
+			cursor = append(cursor, ',')
+		}
+		cursor = strconv.AppendInt(cursor, int64(n), 10)
 	}
+	e.Cursor = string(cursor)
 	return e
 }
