@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -61,10 +62,8 @@ func (p program) runCommand() error {
 	}
 	if err != nil {
 		about := "pailfs"
-		for _, c := range parser.Model.Children {
-			if c.Name == p.args[0] {
-				about += " " + c.Name
-			}
+		if slices.ContainsFunc(parser.Model.Children, func(c *kong.Node) bool { return c.Name == p.args[0] }) {
+			about += " " + p.args[0]
 		}
 		return usage(fmt.Errorf("%w; see %s --help", err, about))
 	}
@@ -107,8 +106,8 @@ func (f *settingsFlags) load(p program, parsed *kong.Context) (*config.Loaded, e
 
 // env returns the value of an environment variable, "" if it is not set.
 func (p program) env(name string) string {
-	for i := len(p.environ) - 1; i >= 0; i-- {
-		if value, ok := strings.CutPrefix(p.environ[i], name+"="); ok {
+	for _, assignment := range slices.Backward(p.environ) {
+		if value, ok := strings.CutPrefix(assignment, name+"="); ok {
 			return value
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -117,9 +118,9 @@ func (d *daemon) opens(name string, closer func() error) {
 // close closes what is open, last opened first, and returns every failure.
 func (d *daemon) close() error {
 	var failures []error
-	for i := len(d.parts) - 1; i >= 0; i-- {
-		if err := d.parts[i].close(); err != nil {
-			failures = append(failures, fmt.Errorf("close %s: %w", d.parts[i].name, err))
+	for _, p := range slices.Backward(d.parts) {
+		if err := p.close(); err != nil {
+			failures = append(failures, fmt.Errorf("close %s: %w", p.name, err))
 		}
 	}
 	d.parts = nil

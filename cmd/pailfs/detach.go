@@ -193,8 +193,8 @@ func (c *child) wait(notices io.Writer) error {
 		err := messages.Decode(&m)
 		switch {
 		case err != nil:
-			waitErr := c.cmd.Wait()
-			return fmt.Errorf("the daemon ended before it was ready (%v): %s", waitErr, firstLine(c.stderr.String()))
+			_ = c.cmd.Wait() // how it ended is in its state
+			return fmt.Errorf("the daemon ended before it was ready (%s): %s", c.cmd.ProcessState, firstLine(c.stderr.String()))
 		case m.Error != "":
 			_ = c.cmd.Wait() // it has said why it ends
 			return &exitError{code: m.Code, err: errors.New(m.Error)}

@@ -114,6 +114,9 @@ func label(m *dto.Metric, name string) string {
 // quantile returns the q-quantile of a histogram, taking the values in a bucket
 // for evenly spread. Beyond the last bound it is that bound.
 func quantile(h *dto.Histogram, q float64) float64 {
+	if h.GetSampleCount() == 0 {
+		return 0
+	}
 	rank := q * float64(h.GetSampleCount())
 	lower, below := 0.0, 0.0
 	for _, b := range h.GetBucket() {

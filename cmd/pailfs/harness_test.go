@@ -212,7 +212,7 @@ func startForeground(t *testing.T, env []string, at string, args ...string) *for
 		t.Fatal(err)
 	}
 	go func() {
-		_ = f.Cmd.Wait()
+		_ = f.Wait()
 		close(f.done)
 	}()
 	t.Cleanup(func() {

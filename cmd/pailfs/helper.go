@@ -195,7 +195,7 @@ func (call helperCall) optionArg(option string) (string, error) {
 		case s.Kind == "boolean":
 			return "--" + s.Name, nil
 		default:
-			return "", fmt.Errorf("mount option %s needs a value: write %s=...", name, name)
+			return "", fmt.Errorf("mount option %s needs a value: write %s=VALUE", name, name)
 		}
 	}
 	if call.sloppy {

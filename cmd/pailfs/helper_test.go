@@ -121,6 +121,17 @@ func TestMountProgramMountsThroughTheHelper(t *testing.T) {
 	s.clean()
 }
 
+func TestSourceAsFirstArgumentMountsToo(t *testing.T) {
+	s := newScene(t)
+	options := "rw,endpoint=" + s.endpoint + ",memory=64MiB,log_file=" + s.cache + ".log"
+	if o := run(t, environ(), "oss://"+testBucket, s.at, "-o", options); o.code != 0 || o.stderr != "" {
+		t.Fatalf("exit code %d: %s", o.code, o.stderr)
+	}
+	s.reads()
+	mustRun(t, "umount", s.at)
+	s.clean()
+}
+
 func TestFstabLineMounts(t *testing.T) {
 	installHelper(t)
 	s := newScene(t)

@@ -404,12 +404,68 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	s.clean()
 }
 
+func TestInterruptedDetachLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	l := silentListener(t)
+	parent := exec.Command(binary, s.mountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
+	parent.Env = environ()
+	var stderr syncBuffer
+	parent.Stderr = &stderr
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := l.Accept() // the child asks the store
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = accepted.Close() }()
+	if err := parent.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	err = parent.Wait()
+	if parent.ProcessState.ExitCode() != 1 || stderr.String() != "pailfs: interrupted before the mount was ready\n" {
+		t.Errorf("%v: %s", err, &stderr)
+	}
+	s.clean()
+}
+
+func TestDaemonKilledBeforeItIsReadyIsReported(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	l := silentListener(t)
+	parent := exec.Command(binary, s.mountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
+	parent.Env = environ()
+	var stderr syncBuffer
+	parent.Stderr = &stderr
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = accepted.Close() }()
+	for _, pid := range daemonsOf(t, s.at) {
+		if pid != parent.Process.Pid {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	err = parent.Wait()
+	if parent.ProcessState.ExitCode() != 1 || !strings.HasPrefix(stderr.String(), "pailfs: the daemon ended before it was ready (signal: killed)") {
+		t.Errorf("%v: %s", err, &stderr)
+	}
+	s.clean()
+}
+
 func TestStatusWorksWhileTheStoreIsDown(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	startForeground(t, environ(), s.at, s.mountArgs("--region="+testRegion, "--http=0")...)
 	s.reads()
-	if err := s.Server.Close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	o := mustRun(t, "status", s.at)

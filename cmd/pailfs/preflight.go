@@ -186,17 +186,17 @@ func checkCacheDir(l *config.Loaded, at string) error {
 	case !info.IsDir():
 		return l.Refuse("cache-dir", fmt.Errorf("%s is not a directory: choose a directory", dir))
 	}
-	real, err := filepath.EvalSymlinks(on)
+	target, err := filepath.EvalSymlinks(on)
 	if err != nil {
 		return l.Refuse("cache-dir", fmt.Errorf("%s cannot be used: %w", dir, err))
 	}
 	if on == parent {
-		real = filepath.Join(real, filepath.Base(dir))
+		target = filepath.Join(target, filepath.Base(dir))
 	}
-	if mountpoint.Within(real, at) {
+	if mountpoint.Within(target, at) {
 		return fmt.Errorf("mount point %s is inside the cache directory %s: choose another mount point", at, dir)
 	}
-	if mountpoint.Within(at, real) {
+	if mountpoint.Within(at, target) {
 		return l.Refuse("cache-dir", fmt.Errorf("%s is inside the mount point %s and would be hidden by it: choose another directory", dir, at))
 	}
 	return checkDisk(l, on)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -161,14 +162,14 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	line("  credentials", "%s", s.Credentials.text(now))
 	line("  limiter", "%d of %d requests in flight, %d waiting; %d times told to slow down", sum(s.Limiter.InFlight), s.Limiter.Limit, sum(s.Limiter.Waiting), s.Limiter.Throttled)
 	for _, o := range top(s.Requests, 5) {
-		text := fmt.Sprintf("%d, median %s, p99 %s", o.Count, seconds(o.P50), seconds(o.P99))
+		words := []string{strconv.FormatUint(o.Count, 10), "median " + seconds(o.P50), "p99 " + seconds(o.P99)}
 		if o.Bytes > 0 {
-			text += ", " + humanSize(int64(o.Bytes))
+			words = append(words, humanSize(int64(o.Bytes)))
 		}
 		for _, outcome := range slices.Sorted(maps.Keys(o.Errors)) {
-			text += fmt.Sprintf(", %d %s", o.Errors[outcome], strings.ReplaceAll(outcome, "_", " "))
+			words = append(words, fmt.Sprintf("%d %s", o.Errors[outcome], strings.ReplaceAll(outcome, "_", " ")))
 		}
-		line("  "+o.Operation, "%s", text)
+		line("  "+o.Operation, "%s", strings.Join(words, ", "))
 	}
 	return tw.Flush()
 }

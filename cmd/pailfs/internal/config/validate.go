@@ -84,8 +84,8 @@ func (c *Config) checkEndpoint() error {
 }
 
 func (c *Config) checkRegion() error {
-	if strings.HasPrefix(c.Region, "oss-") {
-		return fmt.Errorf("%q is part of an endpoint: write the region, %s", c.Region, strings.TrimPrefix(c.Region, "oss-"))
+	if region, ok := strings.CutPrefix(c.Region, "oss-"); ok {
+		return fmt.Errorf("%q is part of an endpoint: write the region, %s", c.Region, region)
 	}
 	if strings.Trim(c.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return fmt.Errorf("%q is not a region: write its id, for example cn-hangzhou", c.Region)

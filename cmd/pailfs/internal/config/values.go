@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,13 +78,13 @@ func (s Size) String() string {
 	if s == 0 {
 		return "auto"
 	}
-	for i := len(sizeUnits) - 1; i >= 0; i-- {
-		if u := sizeUnits[i]; strings.HasSuffix(u.name, "iB") && int64(s)%u.bytes == 0 {
+	for _, u := range slices.Backward(sizeUnits) {
+		if strings.HasSuffix(u.name, "iB") && int64(s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
 		}
 	}
-	for i := len(sizeUnits) - 1; i >= 0; i-- {
-		if u := sizeUnits[i]; !strings.HasSuffix(u.name, "iB") && int64(s)%u.bytes == 0 {
+	for _, u := range slices.Backward(sizeUnits) {
+		if !strings.HasSuffix(u.name, "iB") && int64(s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
 		}
 	}

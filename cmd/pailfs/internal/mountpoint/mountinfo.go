@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,9 +48,9 @@ func At(path string) (Mount, bool, error) {
 	if err != nil {
 		return Mount{}, false, err
 	}
-	for i := len(mounts) - 1; i >= 0; i-- {
-		if mounts[i].Path == path {
-			return mounts[i], true, nil
+	for _, m := range slices.Backward(mounts) {
+		if m.Path == path {
+			return m, true, nil
 		}
 	}
 	return Mount{}, false, nil
