@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -58,7 +57,11 @@ func (v *Verifier) ossV2(s *scratch, r *http.Request, t target, q query, id, sig
 	if e != nil {
 		return Identity{}, e
 	}
-	ossV2ToSign(s, r, t, q, additional, date)
+	names, e := additionalHeaders(r, additional)
+	if e != nil {
+		return Identity{}, e
+	}
+	ossV2ToSign(s, r, t, q, names, date)
 	h := hmac.New(sha256.New, []byte(c.AccessKeySecret))
 	h.Write(s.text)
 	if !equal(signature, base64.StdEncoding.EncodeToString(h.Sum(nil))) {
@@ -70,25 +73,20 @@ func (v *Verifier) ossV2(s *scratch, r *http.Request, t target, q query, id, sig
 // ossV2ToSign writes the V2 string to sign into s.text. It is V1's, with the
 // additional headers among the others and listed, and with a resource of which
 // every byte is encoded and every parameter is signed.
-func ossV2ToSign(s *scratch, r *http.Request, t target, q query, additional, date string) {
-	var names []string
-	if additional != "" {
-		names = strings.Split(strings.ToLower(additional), ";")
-		slices.Sort(names)
-	}
+func ossV2ToSign(s *scratch, r *http.Request, t target, q query, additional []string, date string) {
 	s.text = s.text[:0]
 	s.line(r.Method)
 	s.line(r.Header.Get("Content-Md5"))
 	s.line(r.Header.Get("Content-Type"))
 	s.line(date)
 	s.collectHeaders(r.Header, "X-Oss-")
-	for _, name := range slices.Compact(names) {
+	for _, name := range additional {
 		if !strings.HasPrefix(name, "x-oss-") {
 			s.addHeader(r, name)
 		}
 	}
 	s.appendHeaders()
-	s.line(strings.Join(names, ";"))
+	s.line(strings.Join(additional, ";"))
 	s.text = append(s.text, "%2F"...)
 	if t.bucket != "" {
 		s.text = appendEncoded(s.text, t.bucket, false)

@@ -42,7 +42,11 @@ func (v *Verifier) ossV4Header(s *scratch, r *http.Request, t target, text strin
 	if e != nil {
 		return Identity{}, e
 	}
-	ossV4Canonical(s, r, t, q, "", a.headers, payload)
+	additional, e := additionalHeaders(r, a.headers)
+	if e != nil {
+		return Identity{}, e
+	}
+	ossV4Canonical(s, r, t, q, "", additional, payload)
 	if e := v.compareV4(s, ossV4, c, sc, st, a.signature); e != nil {
 		return Identity{}, e
 	}
@@ -73,7 +77,11 @@ func (v *Verifier) ossV4Query(s *scratch, r *http.Request, t target, q query) (I
 	if e != nil {
 		return Identity{}, e
 	}
-	ossV4Canonical(s, r, t, q, "x-oss-signature", q.get("x-oss-additional-headers"), unsignedPayload)
+	additional, e := additionalHeaders(r, q.get("x-oss-additional-headers"))
+	if e != nil {
+		return Identity{}, e
+	}
+	ossV4Canonical(s, r, t, q, "x-oss-signature", additional, unsignedPayload)
 	if e := v.compareV4(s, ossV4, c, sc, st, signature); e != nil {
 		return Identity{}, e
 	}
@@ -95,8 +103,24 @@ func (v *Verifier) ossScope(credential, where string) (scope, *Error) {
 	return sc, nil
 }
 
+// additionalHeaders splits and sorts a list of additional headers. Each must be
+// there: otherwise whoever comes later could add one.
+func additionalHeaders(r *http.Request, list string) ([]string, *Error) {
+	if list == "" {
+		return nil, nil
+	}
+	names := strings.Split(strings.ToLower(list), ";")
+	slices.Sort(names)
+	for _, name := range names {
+		if _, ok := headerValues(r, name); !ok {
+			return nil, invalidArgument("AdditionalHeaders", "The additional header "+name+" is not in the request.")
+		}
+	}
+	return names, nil
+}
+
 // ossV4Canonical writes the V4 canonical request into s.text.
-func ossV4Canonical(s *scratch, r *http.Request, t target, q query, except, additional, payload string) {
+func ossV4Canonical(s *scratch, r *http.Request, t target, q query, except string, additional []string, payload string) {
 	s.text = s.text[:0]
 	s.line(r.Method)
 	s.text = append(s.text, '/')
@@ -109,23 +133,18 @@ func ossV4Canonical(s *scratch, r *http.Request, t target, q query, except, addi
 	s.appendQuery(q, except, true)
 	s.text = append(s.text, '\n')
 
-	var names []string
-	if additional != "" {
-		names = strings.Split(strings.ToLower(additional), ";")
-		slices.Sort(names)
-	}
 	s.collectHeaders(r.Header, "X-Oss-")
 	for _, name := range []string{"content-md5", "content-type"} {
 		s.addHeader(r, name)
 	}
-	for _, name := range slices.Compact(names) {
+	for _, name := range additional {
 		if name != "content-md5" && name != "content-type" && !strings.HasPrefix(name, "x-oss-") {
 			s.addHeader(r, name)
 		}
 	}
 	s.appendHeaders()
 	s.line()
-	s.line(strings.Join(names, ";"))
+	s.line(strings.Join(additional, ";"))
 	s.text = append(s.text, payload...)
 }
 
