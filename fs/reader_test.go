@@ -26,6 +26,7 @@ var readerTasks = map[string]func(args json.RawMessage) (any, error){
 	"mapping":      task(mapping),
 	"mount":        task(mountAs),
 	"abandon":      task(abandon),
+	"wait":         task(waitFor),
 }
 
 func task[A, R any](f func(A) (R, error)) func(json.RawMessage) (any, error) {
