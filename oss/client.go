@@ -21,6 +21,9 @@ type Client struct {
 	metrics   *metrics
 	timing    timing
 	transport *http.Transport
+	// sdkTransport is what the SDK sends through: transport, without a signature if
+	// requests are anonymous.
+	sdkTransport http.RoundTripper
 	// conn signs and frames all requests but ranged GETs, which ranges makes.
 	conn   *sdk.Conn
 	ranges *rangeSigner
@@ -69,6 +72,10 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 		endLife:  endLife,
 	}
 	if c.transport, err = newTransport(life, &cfg); err == nil {
+		c.sdkTransport = c.transport
+		if cfg.Credentials.Kind() == CredentialsAnonymous {
+			c.sdkTransport = unsigned{c.transport}
+		}
 		c.conn, err = c.newConn()
 	}
 	if err == nil {
@@ -83,13 +90,9 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 
 // newConn sets up the SDK to sign and frame, and to leave the rest alone.
 func (c *Client) newConn() (*sdk.Conn, error) {
-	var trip http.RoundTripper = c.transport
-	if c.cfg.Credentials.Kind() == CredentialsAnonymous {
-		trip = unsigned{trip}
-	}
 	options := []sdk.ClientOption{
 		sdk.HTTPClient(&http.Client{
-			Transport: trip,
+			Transport: c.sdkTransport,
 			// A redirected request would carry a signature for another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}),

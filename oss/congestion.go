@@ -25,16 +25,21 @@ type observation struct {
 // share, half of it, so that one refusal in a hundred costs half a percent and a
 // wall of refusals halves the load within each window. Without them the in-flight
 // limit follows the first-byte latency: while the window's median stays below
-// twice what it is when nothing presses (and a little, for tiny latencies), the
-// limit grows if it was needed; above that it shrinks towards it. The rate grows
-// by a tenth a second and is given up when it has not been binding for a while.
+// twice what is normal (and a little, for tiny latencies), the limit grows if it
+// was needed; above that it shrinks. The rate grows by a tenth a second and is
+// given up when it has not been binding for a while.
+//
+// What is normal is learned from windows that look normal, and from those in
+// which the limit cannot be the reason for the wait: it did not press, or it is
+// at its minimum. A service that has become slower for good is therefore met with
+// the minimum for a moment and then believed; one that is slow because of us never
+// becomes normal.
 //
 // It is guarded by the limiter's lock.
 type congestion struct {
 	minLimit, maxLimit float64
 	limit              float64
-	// baseline is the slowly moving median latency of an unpressed service, in
-	// seconds; 0 until known.
+	// baseline is the normal median latency in seconds; 0 until known.
 	baseline float64
 	window   congestionWindow
 	pace     pace
@@ -69,11 +74,14 @@ const (
 	maxSamples       = 512
 
 	latencyTolerance = 2
+	latencyNormal    = 1.5
 	latencySlack     = 0.005 // seconds; below this, what is measured is the scheduler
-	latencyDrift     = 0.02
-	steepestDecrease = 0.8
+	latencyDrift     = 0.05
+	steepestDecrease = 0.85
 
-	leastRate    = 1.0
+	// leastRate is no burden on a service that allows an account thousands, and
+	// keeps a node alive that is throttled for what others do.
+	leastRate    = 10.0
 	rateGrowth   = 0.1 // of the rate, each second
 	rateGivenUp  = 10 * time.Second
 	rateBurst    = 0.02 // seconds' worth of tokens, at least one
@@ -142,14 +150,14 @@ func (c *congestion) followLatency() {
 	}
 	slices.Sort(w.firstByte)
 	median := w.firstByte[len(w.firstByte)/2]
+	pressed := float64(w.peak) >= 0.8*math.Floor(c.limit)
 	switch {
-	case c.baseline == 0 || median < c.baseline:
+	case c.baseline == 0:
 		c.baseline = median
-	default:
+	case median < latencyNormal*c.baseline || !pressed || c.limit <= c.minLimit:
 		c.baseline += (median - c.baseline) * latencyDrift
 	}
-	if float64(w.peak) < 0.8*math.Floor(c.limit) {
-		// The limit did not press on anything: whatever was slow, it was not we.
+	if !pressed {
 		return
 	}
 	tolerated := latencyTolerance*c.baseline + latencySlack

@@ -13,7 +13,7 @@ import (
 type LimiterConfig struct {
 	// Initial is the limit at the start; 0 means 64, or what Min and Max leave of it.
 	Initial int
-	// Min is the limit that no congestion lowers further; 0 means 8.
+	// Min is the limit that no congestion lowers further; 0 means 16, or less if Max or Initial is.
 	Min int
 	// Max is the limit that no success raises further; 0 means 512.
 	Max int
@@ -27,7 +27,10 @@ func (c LimiterConfig) withDefaults() (LimiterConfig, error) {
 		c.Max = max(512, c.Min, c.Initial)
 	}
 	if c.Min == 0 {
-		c.Min = min(8, c.Max)
+		c.Min = min(16, c.Max)
+		if c.Initial > 0 {
+			c.Min = min(c.Min, c.Initial)
+		}
 	}
 	if c.Min > c.Max {
 		return c, fmt.Errorf("limiter: min %d exceeds max %d", c.Min, c.Max)
