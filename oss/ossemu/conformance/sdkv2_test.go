@@ -46,7 +46,7 @@ func TestSDKv2Suite(t *testing.T) {
 		t.Run("Excluded/"+test, func(t *testing.T) {
 			t.Parallel()
 			out := run(t, time.Minute, binary, t.TempDir(), emulate(t), nil, "-test.v", "-test.run", only([]string{test}))
-			wantNotPassed(t, []string{test}, goOutcomes(out))
+			ex.wantNotPassed(t, []string{test}, goOutcomes(out))
 		})
 	}
 }

@@ -25,12 +25,19 @@ func full() bool { return os.Getenv("PAILFS_CONFORMANCE") == "full" }
 // returns its address.
 func emulate(t *testing.T, buckets ...string) string {
 	t.Helper()
+	return emulateSlowly(t, ossemu.Shape{}, buckets...)
+}
+
+// emulateSlowly is emulate with latency and bandwidth.
+func emulateSlowly(t *testing.T, shape ossemu.Shape, buckets ...string) string {
+	t.Helper()
 	server, err := ossemu.Open(ossemu.Config{
 		Dir:            t.TempDir(),
 		Credentials:    []ossemu.Credential{{AccessKeyID: keyID, AccessKeySecret: keySecret}},
 		Buckets:        buckets,
 		Region:         region,
 		ServiceDomains: []string{domain},
+		Shape:          shape,
 	})
 	if err != nil {
 		t.Fatalf("open emulator: %v", err)
