@@ -42,6 +42,8 @@ type daemon struct {
 	web         *webServer
 	notify      *notifier
 
+	// liveness asks the mount, through the kernel, whether it answers.
+	liveness *mountpoint.Prober
 	// opened is closed when every field above is set: control methods wait for it.
 	opened chan struct{}
 	// requests carries what umount asks from the control channel to run.
@@ -69,6 +71,7 @@ func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, a
 		log:      log,
 		started:  time.Now(),
 		registry: newRegistry(),
+		liveness: mountpoint.NewProber(at),
 		opened:   make(chan struct{}),
 		requests: make(chan umountParams),
 	}
@@ -152,7 +155,7 @@ func (d *daemon) openStore(ctx context.Context) error {
 	}
 	d.credentials = credentials
 	d.opens("credentials", credentials.Close)
-	forgetSecrets()
+	forgetSecrets(c.Credentials)
 	if c.Credentials != "anonymous" {
 		if err := hideMemory(); err != nil {
 			d.log.Warn("the keys in memory can be read by this user's other programs", "error", err)

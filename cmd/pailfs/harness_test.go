@@ -157,7 +157,7 @@ func newMountPoint(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := filepath.Join(dir, "mnt")
+	at := filepath.Join(dir, "mount point")
 	if err := os.Mkdir(at, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -256,6 +256,27 @@ func (f *foreground) running() bool {
 	default:
 		return true
 	}
+}
+
+// freeze stops the daemon and returns when none of its threads runs any more.
+func (f *foreground) freeze(t *testing.T) {
+	t.Helper()
+	if err := f.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "every thread is stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", f.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("threads of the daemon: %v, %v", threads, err)
+		}
+		for _, path := range threads {
+			text, err := os.ReadFile(path)
+			if err != nil || !strings.Contains(string(text), ") T ") {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // syncBuffer is a buffer that may be read while a process writes to it.

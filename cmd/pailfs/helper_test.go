@@ -141,7 +141,7 @@ func TestFstabLineMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	fstab := filepath.Join(t.TempDir(), "fstab")
-	line := "oss://" + testBucket + "/dir " + s.at + " fuse.pailfs config=" + config + ",nofail,noauto,x-systemd.automount,user 0 0\n"
+	line := "oss://" + testBucket + "/dir " + strings.ReplaceAll(s.at, " ", `\040`) + " fuse.pailfs config=" + config + ",nofail,noauto,x-systemd.automount,user 0 0\n"
 	if err := os.WriteFile(fstab, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}

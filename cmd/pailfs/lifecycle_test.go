@@ -257,6 +257,29 @@ func TestLazyUmountKeepsItsUsers(t *testing.T) {
 	s.clean()
 }
 
+func TestUmountOfABindMountLeavesTheMount(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	f := startForeground(t, environ(), s.at, s.mountArgs()...)
+	bind := newMountPoint(t)
+	if err := unix.Mount(filepath.Join(s.at, "dir"), bind, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if o := mustRun(t, "status", bind); !strings.Contains(o.stdout, " at "+s.at) {
+		t.Errorf("status: %s", o.stdout)
+	}
+	mustRun(t, "umount", bind)
+	if isMounted(t, bind) {
+		t.Error("the bind mount is still there")
+	}
+	s.reads()
+	mustRun(t, "umount", s.at)
+	if code := f.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s.clean()
+}
+
 func TestForceUmountEndsABusyMount(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -274,9 +297,7 @@ func TestForceUmountEndsAStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	f := startForeground(t, environ(), s.at, s.mountArgs()...)
-	if err := f.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	f.freeze(t)
 	for _, command := range []string{"status", "umount"} {
 		if o := run(t, environ(), command, s.at); o.code != 1 || !strings.Contains(o.stderr, "does not answer") || !strings.Contains(o.stderr, "--force") {
 			t.Errorf("%s: exit code %d: %s", command, o.code, o.stderr)

@@ -79,7 +79,7 @@ func checkMachine(l *config.Loaded, path string) (at string, stale *mountpoint.M
 
 // serve opens the daemon, tells that it is ready and runs it to its end.
 func serve(p program, l *config.Loaded, source config.Location, at string, stale *mountpoint.Mount, log daemonLog) error {
-	signals := newSignals()
+	signals := newSignals(p.atTerminal())
 	defer signals.stop()
 	// A signal during the start ends the start; one that comes too late for that is
 	// still in signals and ends what was started.

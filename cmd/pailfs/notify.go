@@ -35,7 +35,7 @@ func (n *notifier) stopping() { n.tell(systemd.SdNotifyStopping + "\nSTATUS=stop
 // watch keeps the service manager's watchdog from ending the daemon, for as long
 // as the mount answers through the kernel. The returned function stops it and
 // waits for it.
-func (n *notifier) watch(at string) (stop func()) {
+func (n *notifier) watch(mount *mountpoint.Prober) (stop func()) {
 	period, err := systemd.SdWatchdogEnabled(false)
 	if err != nil {
 		n.log.Warn("the service manager's watchdog cannot be understood", "error", err)
@@ -53,10 +53,10 @@ func (n *notifier) watch(at string) (stop func()) {
 			case <-quit:
 				return
 			case <-tick.C:
-				if state, err := mountpoint.Probe(at, period/3); err == nil && state == mountpoint.Alive {
+				if state, err := mount.Probe(period / 3); err == nil && state == mountpoint.Alive {
 					n.tell(systemd.SdNotifyWatchdog)
 				} else {
-					n.log.Error("the mount does not answer; the watchdog is not told", "mountpoint", at, "error", err)
+					n.log.Error("the mount does not answer; the watchdog is not told", "error", err)
 				}
 			}
 		}

@@ -27,11 +27,12 @@ func (d *daemon) run(s *signals) error {
 		close(ended)
 	}()
 	d.notify.ready(d.source, d.at)
-	stopWatch := d.notify.watch(d.at)
+	stopWatch := d.notify.watch(d.liveness)
 	defer stopWatch()
 
-	var again <-chan time.Time // when to try again, nil if not trying
-	var until time.Time        // when a request is given up
+	var again <-chan time.Time  // when to try again, nil if not trying
+	var until time.Time         // when a request is given up
+	var forced <-chan time.Time // when to end the mount, nil if nobody asked for it
 	signalled := false
 	for {
 		select {
@@ -41,12 +42,15 @@ func (d *daemon) run(s *signals) error {
 			d.reopenLog()
 		case request := <-d.requests:
 			if request.Force {
-				return d.force(ended)
+				forced = time.After(forceDelay)
+				continue
 			}
 			until = time.Now().Add(umountPatience)
 			if d.unmount(request.Lazy) != nil {
 				again = time.After(umountPoll)
 			}
+		case <-forced:
+			return d.force(ended)
 		case sig := <-s.end:
 			if signalled {
 				d.log.Warn("told to stop again", "signal", sig.String())
@@ -95,6 +99,10 @@ func (d *daemon) holders() []string {
 	}
 	return users
 }
+
+// forceDelay lets the answer to who asked for force out before the connection that
+// carries it is cut.
+const forceDelay = 100 * time.Millisecond
 
 // forcePatience is how long the kernel may take to tell us that it has ended the
 // connection.

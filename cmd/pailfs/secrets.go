@@ -32,10 +32,13 @@ func splitSecrets(environ []string) (plain, secret []string) {
 	return plain, secret
 }
 
-// forgetSecrets removes them from this process's environment, so that no program
-// that it starts inherits them.
-func forgetSecrets() {
+// forgetSecrets removes them from this process's environment once the credentials
+// have been read. The vendor's default chain reads its own variables again when
+// it renews, so it keeps them.
+func forgetSecrets(credentials string) {
 	for _, name := range secretVariables {
-		_ = os.Unsetenv(name) // fails for a malformed name only
+		if credentials != "default" || strings.HasPrefix(name, "OSS_") {
+			_ = os.Unsetenv(name) // fails for a malformed name only
+		}
 	}
 }

@@ -7,18 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signals are the signals that a daemon obeys: SIGINT and SIGTERM stop it,
-// SIGHUP opens the log file again. SIGPIPE is ignored: a reader of our output that
-// has gone must not end a file system.
+// signals are the signals that a daemon obeys: SIGINT and SIGTERM stop it, SIGHUP
+// opens the log file again. At a terminal SIGHUP says that the terminal is gone
+// and stops it. SIGPIPE is ignored: a reader of our output that has gone must not
+// end a file system.
 type signals struct {
 	end    chan os.Signal
 	reopen chan os.Signal
 }
 
-func newSignals() *signals {
+func newSignals(terminal bool) *signals {
 	s := &signals{end: make(chan os.Signal, 4), reopen: make(chan os.Signal, 1)}
 	signal.Notify(s.end, unix.SIGINT, unix.SIGTERM)
-	signal.Notify(s.reopen, unix.SIGHUP)
+	if terminal {
+		signal.Notify(s.end, unix.SIGHUP)
+	} else {
+		signal.Notify(s.reopen, unix.SIGHUP)
+	}
 	signal.Ignore(unix.SIGPIPE)
 	return s
 }

@@ -46,6 +46,8 @@ type umountParams struct {
 // umountAnswer is the result of the control method umount. The attempt begins
 // after it, for its caller's own directory keeps the mount in use.
 type umountAnswer struct {
+	// MountPoint is where the daemon mounted. A bind mount of it has another path.
+	MountPoint string `json:"mountpoint"`
 	// PID is the daemon's process, in its own namespace, and StartTicks when it
 	// began, as /proc/PID/stat says: a caller that finds another process there is
 	// in another namespace.
@@ -84,7 +86,7 @@ func (d *daemon) answerUmount(ctx context.Context, c control.Caller, params umou
 	if err != nil {
 		return umountAnswer{}, err
 	}
-	answer := umountAnswer{PID: os.Getpid(), StartTicks: ticks}
+	answer := umountAnswer{MountPoint: d.at, PID: os.Getpid(), StartTicks: ticks}
 	if last := d.lastUmount.Load(); last != nil {
 		state := *last
 		if state.Busy {
@@ -116,10 +118,7 @@ func (c *umountCmd) Run(p program) error {
 	case state == mountpoint.Stuck:
 		return fmt.Errorf("unmount %s: the daemon does not answer: wait, or end it with pailfs umount --force %s", at, at)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
-	defer cancel()
-	var answer umountAnswer
-	err = callDaemon(ctx, at, methodUmount, umountParams{Lazy: c.Lazy, Force: c.Force}, &answer)
+	answer, err := c.ask(at)
 	switch {
 	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
 		return fmt.Errorf("unmount %s: not permitted: only root and the user who mounted it may", at)
@@ -127,6 +126,9 @@ func (c *umountCmd) Run(p program) error {
 		return abort(m)
 	case err != nil:
 		return fmt.Errorf("unmount %s: %w", at, err)
+	case answer.MountPoint != at:
+		// A bind mount: it can go without the mount that it shows.
+		return mountpoint.Unmount(at, c.Lazy || c.Force)
 	}
 	daemon, err := watchProcess(answer.PID, answer.StartTicks)
 	if err != nil {
@@ -140,6 +142,19 @@ func (c *umountCmd) Run(p program) error {
 		return nil
 	}
 	return daemon.wait(p)
+}
+
+// ask asks the daemon of the mount at path to unmount it, if it mounted there.
+func (c *umountCmd) ask(at string) (answer umountAnswer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
+	defer cancel()
+	err = withDaemon(ctx, at, func(daemon *control.Client) error {
+		if err := daemon.Call(ctx, methodUmount, umountParams{Result: true}, &answer); err != nil || answer.MountPoint != at {
+			return err
+		}
+		return daemon.Call(ctx, methodUmount, umountParams{Lazy: c.Lazy, Force: c.Force}, &answer)
+	})
+	return answer, err
 }
 
 // findMount returns the pailfs mount at path.

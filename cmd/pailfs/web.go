@@ -155,7 +155,7 @@ func (d *daemon) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if err := d.credentials.Status().Err; err != nil {
 		h.Credentials = err.Error()
 	}
-	switch state, err := mountpoint.Probe(d.at, probePatience); {
+	switch state, err := d.liveness.Probe(probePatience); {
 	case err != nil:
 		h.Status, h.Mount = "failing", err.Error()
 	case state == mountpoint.Dead:

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -93,7 +94,7 @@ func TestHealthFailsWhenTheMountDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = credentials.Close() }()
-	observer := &daemon{at: s.at, credentials: credentials}
+	observer := &daemon{liveness: mountpoint.NewProber(s.at), credentials: credentials}
 	ask := func() (int, string) {
 		w := httptest.NewRecorder()
 		observer.serveHealth(w, httptest.NewRequest(http.MethodGet, "/healthz", http.NoBody))
@@ -102,9 +103,7 @@ func TestHealthFailsWhenTheMountDoesNotAnswer(t *testing.T) {
 	if code, body := ask(); code != http.StatusOK || !strings.Contains(body, `"mount":"alive"`) {
 		t.Errorf("living mount: %d %s", code, body)
 	}
-	if err := f.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	f.freeze(t)
 	if code, body := ask(); code != http.StatusServiceUnavailable || !strings.Contains(body, `"mount":"stuck"`) {
 		t.Errorf("stopped daemon: %d %s", code, body)
 	}
@@ -170,13 +169,11 @@ func TestWatchdogIsNotToldThatAStuckMountLives(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "300000")
 	log := new(syncBuffer)
 	n := newNotifier(slog.New(slog.NewTextHandler(log, nil)))
-	stop := n.watch(s.at)
+	stop := n.watch(mountpoint.NewProber(s.at))
 	if m := next(); m != "WATCHDOG=1" {
 		t.Errorf("message %q", m)
 	}
-	if err := f.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	f.freeze(t)
 	eventually(t, "the silence is logged twice", func() bool { return strings.Count(log.String(), "does not answer") >= 2 })
 	stop()
 	n.tell("LAST=1")

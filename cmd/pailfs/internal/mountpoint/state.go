@@ -29,27 +29,23 @@ const (
 // answers from a cache. An error that says nothing of the daemon, such as a
 // missing right, is returned.
 //
-// A call that does not come back keeps its thread until the daemon ends.
+// A call that does not come back keeps its thread until the daemon ends; who
+// probes more than once uses a [Prober].
 func Probe(path string, patience time.Duration) (State, error) {
-	done := make(chan error, 1)
-	go func() {
-		var st unix.Statfs_t
-		done <- retry(func() error { return unix.Statfs(path, &st) })
-	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		switch {
-		case err == nil:
-			return Alive, nil
-		case errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNABORTED):
-			return Dead, nil
-		}
-		return Alive, fmt.Errorf("statfs %s: %w", path, err)
-	case <-timer.C:
-		return Stuck, nil
+	return NewProber(path).Probe(patience)
+}
+
+// statfs asks the mount once, and waits for as long as that takes.
+func statfs(path string) (State, error) {
+	var st unix.Statfs_t
+	err := retry(func() error { return unix.Statfs(path, &st) })
+	switch {
+	case err == nil:
+		return Alive, nil
+	case errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNABORTED):
+		return Dead, nil
 	}
+	return Alive, fmt.Errorf("statfs %s: %w", path, err)
 }
 
 // Resolve returns the absolute path of a mount point without symbolic links and

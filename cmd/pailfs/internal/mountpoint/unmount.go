@@ -47,7 +47,9 @@ func fusermount(path string, lazy bool) error {
 	if err != nil {
 		return fmt.Errorf("unmount %s: %w, and fusermount3 is not installed: install the package fuse3, or unmount as root", path, unix.EPERM)
 	}
-	out, err := exec.Command(program, append(args, "--", path)...).CombinedOutput()
+	helper := exec.Command(program, append(args, "--", path)...)
+	helper.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // nothing of ours is its business
+	out, err := helper.CombinedOutput()
 	if err == nil {
 		return nil
 	}
