@@ -77,6 +77,8 @@ type Outcome struct {
 	Ops int64 `json:"ops"`
 	// Latencies are the seconds of every single read, if they were asked for.
 	Latencies []float64 `json:"latencies,omitempty"`
+	// PeakBytes is the largest resident size of the process that read.
+	PeakBytes int64 `json:"peak_bytes"`
 }
 
 func (j *Job) validate() error {

@@ -9,8 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/bench/machine"
 )
 
 // Process carries jobs out in child processes.
@@ -19,18 +20,12 @@ type Process struct {
 	Command []string
 }
 
-// Usage is what a reading process used.
-type Usage struct {
-	CPU time.Duration
-	// PeakBytes is its largest resident size.
-	PeakBytes int64
-}
-
-// Run carries job out in a new process. When ctx ends, the process is killed.
-func (p Process) Run(ctx context.Context, job Job) (Outcome, Usage, error) {
+// Run carries job out in a new process, and says how much processor time that
+// took. When ctx ends, the process is killed.
+func (p Process) Run(ctx context.Context, job Job) (Outcome, time.Duration, error) {
 	in, err := json.Marshal(job)
 	if err != nil {
-		return Outcome{}, Usage{}, fmt.Errorf("encode job: %w", err)
+		return Outcome{}, 0, fmt.Errorf("encode job: %w", err)
 	}
 	c := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	c.Stdin = bytes.NewReader(in)
@@ -43,17 +38,13 @@ func (p Process) Run(ctx context.Context, job Job) (Outcome, Usage, error) {
 		if said := strings.TrimSpace(stderr.String()); said != "" {
 			err = fmt.Errorf("%s (%w)", said, err)
 		}
-		return Outcome{}, Usage{}, fmt.Errorf("read %s: %w", job.Pattern, err)
+		return Outcome{}, 0, fmt.Errorf("read %s: %w", job.Pattern, err)
 	}
 	var out Outcome
 	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
-		return Outcome{}, Usage{}, fmt.Errorf("decode outcome: %w", err)
+		return Outcome{}, 0, fmt.Errorf("decode outcome: %w", err)
 	}
-	usage := Usage{CPU: c.ProcessState.UserTime() + c.ProcessState.SystemTime()}
-	if r, ok := c.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		usage.PeakBytes = r.Maxrss << 10
-	}
-	return out, usage, nil
+	return out, c.ProcessState.UserTime() + c.ProcessState.SystemTime(), nil
 }
 
 // Serve reads one job from in, carries it out and writes its outcome to out.
@@ -66,5 +57,12 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// Not the resource usage of wait4: that knows the parent's pages as well, which
+	// the child shares until it executes its program.
+	memory, err := machine.MemoryOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	outcome.PeakBytes = memory.PeakBytes
 	return json.NewEncoder(out).Encode(outcome)
 }

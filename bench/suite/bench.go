@@ -197,7 +197,7 @@ func (r *Runner) timed(ctx context.Context, w Workload, job reader.Job, daemons 
 	if err != nil {
 		return result.Sample{}, err
 	}
-	out, usage, err := r.cfg.Reader.Run(ctx, job)
+	out, used, err := r.cfg.Reader.Run(ctx, job)
 	if err != nil {
 		return result.Sample{}, err
 	}
@@ -222,8 +222,8 @@ func (r *Runner) timed(ctx context.Context, w Workload, job reader.Job, daemons 
 	sample.Value = w.value(out)
 	sample.Seconds, sample.Bytes, sample.Ops = out.Seconds, out.Bytes, out.Ops
 	sample.Quantiles = result.QuantilesOf(out.Latencies)
-	sample.ReaderPeak = usage.PeakBytes
-	account(&sample, before, after, usage.CPU)
+	sample.ReaderPeak = out.PeakBytes
+	account(&sample, before, after, used)
 	return sample, nil
 }
 
