@@ -13,7 +13,7 @@ import (
 
 const (
 	// checkTime bounds a check: somebody waits for it.
-	checkTime = 15 * time.Second
+	checkTime = 10 * time.Second
 	// skewAllowed is by how much a client's clock may differ, by OSS's rules.
 	skewAllowed = 15 * time.Minute
 )
@@ -75,14 +75,14 @@ func (c *Client) diagnose(f *failure, err error) error {
 // adviceOnAnswer explains what a server said.
 func (c *Client) adviceOnAnswer(f *failure) string {
 	cfg := &c.cfg
-	who := cfg.Credentials.String()
+	who := cfg.Credentials.describe()
 	switch {
 	case f.endpoint != "":
 		return fmt.Sprintf("the bucket is not at this endpoint: use %s", f.endpoint)
 	case f.kind == ErrNoBucket:
 		return fmt.Sprintf("bucket %q does not exist at this endpoint: check its name, and that the endpoint is that of its region", cfg.Bucket)
 	case f.code == "RequestTimeTooSkewed" || c.skewed(f):
-		return fmt.Sprintf("this machine's clock is %s, and the server's %s: set the clock", time.Now().UTC().Format(time.RFC3339), serverClock(f))
+		return fmt.Sprintf("this machine's clock, %s, is too far from %s: set the clock", time.Now().UTC().Format(time.RFC3339), c.serverClock(f))
 	case f.code == "InvalidAccessKeyId":
 		return fmt.Sprintf("the access key id of %s is unknown to the server: check it, and that it is not disabled", who)
 	case f.code == "SecurityTokenExpired" || f.code == "InvalidSecurityToken":
@@ -91,7 +91,7 @@ func (c *Client) adviceOnAnswer(f *failure) string {
 		return fmt.Sprintf("the signature is wrong: check the access key secret of %s, and that the bucket's region is %q", who, cfg.Region)
 	case f.code == "SignatureDoesNotMatch":
 		return fmt.Sprintf("the signature is wrong: check the access key secret of %s", who)
-	case f.kind == ErrAccessDenied && strings.Contains(strings.ToLower(f.message), "region"):
+	case cfg.Region != "" && strings.Contains(strings.ToLower(f.message), "region"):
 		return fmt.Sprintf("the region %q is not the bucket's: set the bucket's own", cfg.Region)
 	case f.code == "SecondLevelDomainForbidden":
 		return "the service wants the bucket in the host name: switch path style off, or give the endpoint by name rather than by address"
@@ -115,11 +115,11 @@ func (c *Client) skewed(f *failure) bool {
 	return f.kind == ErrAccessDenied && !f.date.IsZero() && time.Since(f.date).Abs() > skewAllowed
 }
 
-func serverClock(f *failure) string {
-	if f.date.IsZero() {
-		return "is more than 15 minutes apart"
+func (c *Client) serverClock(f *failure) string {
+	if !c.skewed(f) {
+		return "the server's"
 	}
-	return "is " + f.date.UTC().Format(time.RFC3339)
+	return "the server's, " + f.date.UTC().Format(time.RFC3339)
 }
 
 // adviceOnNetwork explains why no server was reached.

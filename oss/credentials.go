@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -66,8 +67,8 @@ type CredentialsConfig struct {
 // String names the kind only, so that a configuration can be logged.
 func (c CredentialsConfig) String() string { return "credentials(" + string(c.kind()) + ")" }
 
-// GoString is String: %#v must not show a secret either.
-func (c CredentialsConfig) GoString() string { return c.String() }
+// Format is String for every verb: %d must not show a secret either.
+func (c CredentialsConfig) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // LogValue is String for slog.
 func (c CredentialsConfig) LogValue() slog.Value { return slog.StringValue(c.String()) }
@@ -146,18 +147,28 @@ func OpenCredentials(cfg CredentialsConfig, log *slog.Logger) (*CredentialSource
 	if err != nil {
 		return nil, fmt.Errorf("open credentials (%s): %w", kind, err)
 	}
-	s := &CredentialSource{kind: kind, log: log, provider: p}
 	if p == nil {
-		return s, nil
+		return &CredentialSource{kind: kind, log: log}, nil
 	}
+	s, err := openSourceOf(kind, p, log)
+	switch {
+	case err == nil:
+		return s, nil
+	case cfg.kind() == CredentialsAuto && kind == CredentialsChain:
+		return nil, fmt.Errorf("open credentials: none found: set %s and %s, or write ~/.alibabacloud/credentials, or choose a kind (default chain: %w)",
+			envAccessKeyID, envAccessKeySecret, err)
+	default:
+		return nil, fmt.Errorf("open credentials (%s): %w", kind, err)
+	}
+}
+
+// openSourceOf reads p for the first time and keeps its keys fresh.
+func openSourceOf(kind CredentialKind, p provider, log *slog.Logger) (*CredentialSource, error) {
+	s := &CredentialSource{kind: kind, log: log, provider: p}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := s.renew(ctx); err != nil {
 		cancel()
-		if cfg.kind() == CredentialsAuto && kind == CredentialsChain {
-			return nil, fmt.Errorf("open credentials: none found: set %s and %s, or write ~/.alibabacloud/credentials, or choose a kind (default chain: %w)",
-				envAccessKeyID, envAccessKeySecret, err)
-		}
-		return nil, fmt.Errorf("open credentials (%s): %w", kind, err)
+		return nil, err
 	}
 	if _, constant := p.(constantProvider); constant {
 		cancel()
@@ -284,16 +295,16 @@ func (s *CredentialSource) Status() CredentialStatus {
 }
 
 // String names the kind and the shortened key id.
-func (s *CredentialSource) String() string {
+func (s *CredentialSource) String() string { return "credentials(" + s.describe() + ")" }
+
+// describe is for sentences: "file credentials LTAI…abcd".
+func (s *CredentialSource) describe() string {
 	st := s.Status()
-	if st.AccessKeyID == "" {
-		return "credentials(" + string(st.Kind) + ")"
-	}
-	return "credentials(" + string(st.Kind) + " " + st.AccessKeyID + ")"
+	return strings.TrimSpace(string(st.Kind) + " credentials " + st.AccessKeyID)
 }
 
-// GoString is String: %#v must not show a secret either.
-func (s *CredentialSource) GoString() string { return s.String() }
+// Format is String for every verb.
+func (s *CredentialSource) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 // LogValue is String for slog.
 func (s *CredentialSource) LogValue() slog.Value { return slog.StringValue(s.String()) }

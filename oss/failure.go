@@ -57,15 +57,14 @@ func (f *failure) Error() string {
 	}
 	b.WriteString(": ")
 	b.WriteString(f.kind.Error())
-	switch {
-	case f.status != 0 && f.code == "" && f.message == "":
-		fmt.Fprintf(&b, ": %d %s", f.status, http.StatusText(f.status))
-	case f.status != 0:
-		fmt.Fprintf(&b, ": %s", f.code)
-		if f.message != "" {
-			fmt.Fprintf(&b, ": %s", f.message)
+	if f.status != 0 {
+		for _, text := range []string{f.code, f.message} {
+			if text != "" {
+				b.WriteString(": ")
+				b.WriteString(text)
+			}
 		}
-		fmt.Fprintf(&b, " (%d)", f.status)
+		fmt.Fprintf(&b, " (%d %s)", f.status, http.StatusText(f.status))
 	}
 	if f.cause != nil {
 		fmt.Fprintf(&b, ": %v", f.cause)

@@ -337,6 +337,17 @@ func TestConnectionsAreKept(t *testing.T) {
 	})
 }
 
+func TestCheckNamesASilentServerSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, func(_ http.ResponseWriter, r *http.Request, _ int) { hang(r) })
+		began := time.Now()
+		err := b.client.Check(t.Context(), "")
+		if err == nil || !strings.Contains(err.Error(), "does not answer") || time.Since(began) > 11*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
 func FuzzContentRange(f *testing.F) {
 	for _, s := range []string{"bytes 0-99/1234", "bytes */5", "bytes 5-4/9", "bytes 0-9223372036854775807/9223372036854775807", "", "bytes 0-0/1", "bytes 0-0/*"} {
 		f.Add(s)
