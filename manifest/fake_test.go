@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -246,7 +245,7 @@ func (b *fakeBucket) SymlinkTarget(_ context.Context, key string) (string, error
 // newTestLive returns a Live over b that is closed at the end of the test.
 func newTestLive(t testing.TB, cfg LiveConfig, b Source) *Live {
 	t.Helper()
-	l, err := NewLive(cfg, b, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	l, err := NewLive(cfg, b, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,10 @@ type flight struct {
 
 	// Live.mu guards these.
 
-	// waiters counts the callers, and one more if the flight is worth finishing
-	// without them. The last one to go cancels it.
+	// waiters counts the callers, and one more for a flight ahead of a reader, which
+	// is worth finishing without them. The last one to go cancels it.
 	waiters int
+	ahead   bool
 	cancel  context.CancelFunc
 	// forgotten says that the answer may be older than a call of Forget, so that
 	// only those who waited before it may have it.
@@ -47,7 +48,7 @@ func (l *Live) join(d *directory, start, want string, now time.Time, nearby bool
 			return f, nil
 		}
 	}
-	return l.launch(d, start)
+	return l.launch(d, start, false)
 }
 
 // nearest returns the flight that begins closest before want, if it is likely to
@@ -66,21 +67,20 @@ func (d *directory) nearest(want string) *flight {
 	return best
 }
 
-// launch starts a flight with one waiter. l.mu must be held.
-func (l *Live) launch(d *directory, start string) (*flight, error) {
+// launch starts a flight with one waiter, which is nobody if it is ahead of a
+// reader. l.mu must be held.
+func (l *Live) launch(d *directory, start string, ahead bool) (*flight, error) {
 	if l.mu.closed {
 		return nil, fs.ErrClosed
 	}
 	ctx, cancel := context.WithCancel(l.root)
-	f := &flight{start: start, sent: time.Now(), done: make(chan struct{}), waiters: 1, cancel: cancel}
+	f := &flight{start: start, sent: time.Now(), done: make(chan struct{}), waiters: 1, ahead: ahead, cancel: cancel}
 	d.flights[start] = f
 	token := d.tokenAt(start, f.sent.Add(-l.cfg.TTL))
-	l.running.Add(1)
-	go func() {
-		defer l.running.Done()
+	l.running.Go(func() {
 		defer cancel()
 		l.fly(ctx, d.prefix, f, token)
-	}()
+	})
 	return f, nil
 }
 
@@ -127,6 +127,10 @@ func (l *Live) fly(ctx context.Context, prefix string, f *flight, token string) 
 	}
 	if err != nil {
 		l.metrics.failures.Inc()
+		if f.ahead && f.waiters == 1 && l.root.Err() == nil {
+			// Nobody is told. Whoever wants the page will ask for it again.
+			l.log.Warn("listing ahead of a reader failed", "prefix", prefix, "error", err)
+		}
 		l.sweep(d)
 		return
 	}

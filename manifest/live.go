@@ -246,8 +246,9 @@ func (l *Live) askMore(ctx context.Context, v *view, p position, limit int) (lis
 		found := v.read(p.clone(), limit)
 		if v.enough(&found) {
 			if found.isAhead {
-				// Its failure is nobody's: whoever wants the page asks again.
-				_, _ = l.launch(v.d, found.ahead)
+				// It can only fail to begin because l is closed, which the reader will
+				// see.
+				_, _ = l.launch(v.d, found.ahead, true)
 			}
 			l.sweep(v.d)
 			l.mu.Unlock()

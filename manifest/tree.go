@@ -45,9 +45,9 @@ type Tree interface {
 
 	// ReadDir returns entries of dir in a fixed order, beginning after the entry
 	// whose Cursor is after ("" for the first). It returns at least one entry unless
-	// the directory ends, and as many as it has at hand up to max. A directory
+	// the directory ends, and as many as it has at hand up to limit. A directory
 	// that does not exist is [fs.ErrNotExist].
-	ReadDir(ctx context.Context, dir, after string, max int) ([]Entry, Validity, error)
+	ReadDir(ctx context.Context, dir, after string, limit int) ([]Entry, Validity, error)
 
 	// ReadLink returns the target of a Symlink entry, as readlink(2) does.
 	ReadLink(ctx context.Context, e Entry) (string, error)

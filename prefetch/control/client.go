@@ -128,12 +128,10 @@ func (c *Client) call(ctx context.Context, method string, params any) ([]byte, e
 		err error
 	}
 	done := make(chan outcome, 1)
-	c.calls.Add(1)
-	go func() {
-		defer c.calls.Done()
+	c.calls.Go(func() {
 		doc, err := c.converse(ctx, payload)
 		done <- outcome{doc, err}
-	}()
+	})
 	select {
 	case o := <-done:
 		return o.doc, o.err

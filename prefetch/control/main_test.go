@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -73,8 +72,7 @@ func testMethods(m *Mux, canceled chan<- error) {
 		return struct{}{}, fmt.Errorf("look: %w", Errorf("not-found", "no object %q", "x"))
 	})
 	Handle(m, "panic", Anyone, func(context.Context, Caller, struct{}) (int, error) {
-		var empty []int
-		return empty[len(empty)], nil
+		panic("a mistake")
 	})
 	Handle(m, "vanish", Anyone, func(context.Context, Caller, struct{}) (int, error) {
 		goexit()
@@ -91,7 +89,7 @@ func newTestMux(t testing.TB, cfg MuxConfig, canceled chan<- error) *Mux {
 	t.Helper()
 	cfg.OwnerUID = owner.UID
 	cfg.Version = "1.2.3"
-	m := NewMux(cfg, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	m := NewMux(cfg, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	testMethods(m, canceled)
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {

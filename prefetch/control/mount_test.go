@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -30,7 +29,7 @@ type directory struct {
 	mux *Mux
 }
 
-var _ = (fusefs.NodeIoctler)((*directory)(nil))
+var _ = fusefs.NodeIoctler((*directory)(nil))
 
 func (d *directory) Ioctl(ctx context.Context, _ fusefs.FileHandle, cmd uint32, _ uint64, input, output []byte) (int32, syscall.Errno) {
 	if d.mux == nil {
@@ -57,7 +56,7 @@ func mountAt(dir string, mux *Mux) (*fuse.Server, error) {
 }
 
 // mountDir returns a directory that every user can reach.
-func mountDir(t *testing.T) string {
+func mountDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pailfs-control-")
 	if err != nil {
@@ -75,7 +74,7 @@ func mountDir(t *testing.T) string {
 }
 
 // mount serves m, or no control channel if m is nil, and returns where.
-func mount(t *testing.T, m *Mux) string {
+func mount(t testing.TB, m *Mux) string {
 	t.Helper()
 	dir := mountDir(t)
 	server, err := mountAt(dir, m)
@@ -109,7 +108,7 @@ func bindReadOnly(t *testing.T, source string) string {
 	return dir
 }
 
-func dial(t *testing.T, path string) *Client {
+func dial(t testing.TB, path string) *Client {
 	t.Helper()
 	c, err := Dial(path)
 	if err != nil {
@@ -298,7 +297,7 @@ func TestDialSaysWhatThePathIs(t *testing.T) {
 
 // serveUntilKilled is the main function of a daemon that tests may kill.
 func serveUntilKilled(dir string) int {
-	m := NewMux(MuxConfig{}, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	m := NewMux(MuxConfig{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	testMethods(m, nil)
 	server, err := mountAt(dir, m)
 	if err != nil {

@@ -411,7 +411,9 @@ func TestCallNobodyAsksAfterIsCancelledAndForgotten(t *testing.T) {
 		if a := exchange(t, m, stranger, frame{kind: kindNext, cursor: fetched.cursor}); a.kind != kindMore {
 			t.Errorf("a cursor expired too early: %.80s", a.payload)
 		}
-		<-canceled // the sleeper's time is up while the other was asked for again
+		if err := <-canceled; err == nil { // its time is up while the other was asked for again
+			t.Error("the sleeper was told nothing")
+		}
 		time.Sleep(idleLimit + time.Millisecond)
 		for _, cursor := range []cursor{running.cursor, fetched.cursor} {
 			a := exchange(t, m, stranger, frame{kind: kindNext, cursor: cursor})
@@ -436,7 +438,9 @@ func TestDropCancelsTheMethod(t *testing.T) {
 		if a := exchange(t, m, stranger, frame{kind: kindDrop, cursor: a.cursor}); string(a.payload) != `{"result":null}` {
 			t.Errorf("drop gave %s", a.payload)
 		}
-		<-canceled
+		if err := <-canceled; !errors.Is(err, context.Canceled) {
+			t.Errorf("the method was told %v", err)
+		}
 		synctest.Wait()
 		assertNothingHeld(t, m)
 		_ = m.Close()
