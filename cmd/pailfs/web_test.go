@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/oss"
 )
