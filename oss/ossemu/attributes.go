@@ -198,7 +198,11 @@ func (q *request) describe(o *store.Object, t store.Type) {
 		}
 	}
 	dialect := q.dialect()
-	q.set(dialect+"storage-class", q.showStorageClass(a.StorageClass))
+	if q.identity.S3 {
+		q.set("x-amz-storage-class", q.showStorageClass(a.StorageClass))
+	} else {
+		q.set("x-oss-storage-class", q.showStorageClass(a.StorageClass))
+	}
 	if a.Encryption != "" {
 		q.set(dialect+"server-side-encryption", a.Encryption)
 	}

@@ -3,6 +3,7 @@ package ossemu
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/pailfs/pailfs/oss/ossemu/store"
@@ -167,6 +168,7 @@ func parseToken(token string) (string, error) {
 
 // entries writes keys, each an element of that name, then common prefixes.
 func (q *request) entries(d *document, name string, page store.ListPage, encode func(string) string, withOwner bool) {
+	d.b = slices.Grow(d.b, 300*len(page.Entries))
 	for _, e := range page.Entries {
 		o := e.Object
 		if o == nil {

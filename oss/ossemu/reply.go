@@ -51,8 +51,12 @@ func (q *request) xml(d *document, root string) *reply {
 func (q *request) begin(status int) {
 	h := q.w.Header()
 	h["Server"] = serverName
-	h[q.dialect()+"request-id"] = []string{q.id}
-	h["x-oss-server-time"] = []string{strconv.FormatInt(time.Since(q.began).Milliseconds(), 10)}
+	if q.identity.S3 {
+		h["x-amz-request-id"] = q.value(q.id)
+	} else {
+		h["x-oss-request-id"] = q.value(q.id)
+	}
+	h["x-oss-server-time"] = q.value(strconv.FormatInt(time.Since(q.began).Milliseconds(), 10))
 	q.status = status
 	q.w.WriteHeader(status)
 }
@@ -78,7 +82,7 @@ func (q *request) send(rep *reply, f *armedFault) {
 		h["Content-Encoding"] = []string{"gzip"}
 		delete(h, "ETag")
 	} else {
-		h["Content-Length"] = []string{strconv.FormatInt(rep.length, 10)}
+		h["Content-Length"] = q.value(strconv.FormatInt(rep.length, 10))
 	}
 	if q.r.Method == http.MethodHead || rep.body == nil {
 		rep.body, rep.length = nil, 0

@@ -53,6 +53,10 @@ type request struct {
 	bytesIn, bytesOut int64
 	// status is what was answered, 0 while nothing was.
 	status int
+
+	// values holds the header values of the answer in one piece of memory.
+	values  [16]string
+	nValues int
 }
 
 // header returns a request header by its OSS name without the x-oss- prefix. A
@@ -66,7 +70,18 @@ func (q *request) header(name string) string {
 
 // set sets a header of the answer, spelled as given.
 func (q *request) set(name, value string) {
-	q.w.Header()[name] = []string{value}
+	q.w.Header()[name] = q.value(value)
+}
+
+// value makes a header value of one string.
+func (q *request) value(v string) []string {
+	if q.nValues == len(q.values) {
+		return []string{v}
+	}
+	i := q.nValues
+	q.nValues++
+	q.values[i] = v
+	return q.values[i : i+1 : i+1]
 }
 
 // dialect is the prefix of the protocol's own headers in the answer.

@@ -7,10 +7,15 @@ import (
 
 // document builds an XML answer. The service uses neither attributes nor
 // namespaces.
-type document struct{ b []byte }
+type document struct {
+	b []byte
+	// stamp is how second is written.
+	stamp  string
+	second int64
+}
 
 func newDocument(root string) *document {
-	d := &document{make([]byte, 0, 1024)}
+	d := &document{b: make([]byte, 0, 1024)}
 	d.b = append(d.b, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"...)
 	d.open(root)
 	return d
@@ -63,7 +68,11 @@ func (d *document) bool(name string, value bool) {
 // time adds a time with the literal .000 that clients demand.
 func (d *document) time(name string, t time.Time) {
 	d.open(name)
-	d.b = t.UTC().AppendFormat(d.b, "2006-01-02T15:04:05.000Z")
+	// Objects that were loaded together have their second in common.
+	if unix := t.Unix(); d.stamp == "" || unix != d.second {
+		d.second, d.stamp = unix, t.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	d.b = append(d.b, d.stamp...)
 	d.close(name)
 }
 
@@ -78,6 +87,16 @@ func (d *document) etag(value string) {
 // appendEscaped escapes what XML gives a meaning, and control characters, which
 // XML 1.0 has no right way to write.
 func appendEscaped(b []byte, s string) []byte {
+	plain := true
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == '&' || c == '<' || c == '>' || c == 0x7f {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return append(b, s...)
+	}
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c == '&':

@@ -93,7 +93,14 @@ func (s *Store) newID() uint64 { return s.lastID.Add(1) }
 // reference.
 func (s *Store) createBlob() (*file, *os.File, error) {
 	f := &file{id: s.newID()}
-	w, err := os.OpenFile(s.path(f.id, false), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	path := s.path(f.id, false)
+	w, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, nil, fmt.Errorf("create blob: %w", err)
+		}
+		w, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("create blob: %w", err)
 	}

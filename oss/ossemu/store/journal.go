@@ -69,9 +69,11 @@ func appendFrame(b, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// readRecords calls each for every whole record of r and returns where the last
-// one ends. A torn or damaged record ends the reading without an error; an
-// error is one of each, or of r. The payload is valid during the call only.
+// readRecords calls each for every record of r and returns where the last one
+// ends. A death while a record was being written leaves the file shorter than
+// the record says: that ends the reading without an error. A record that is
+// whole and does not match its checksum is damage, and an error. The payload is
+// valid during the call only.
 func readRecords(r io.Reader, each func(payload []byte) error) (end int64, err error) {
 	br := bufio.NewReaderSize(r, 1<<20)
 	var head [8]byte
@@ -82,7 +84,7 @@ func readRecords(r io.Reader, each func(payload []byte) error) (end int64, err e
 		}
 		n := binary.LittleEndian.Uint32(head[:])
 		if n == 0 || n > maxRecord {
-			return end, nil
+			return end, fmt.Errorf("%w: record of %d bytes at %d", errCorrupt, n, end)
 		}
 		if uint32(cap(payload)) < n {
 			payload = make([]byte, max(n, 4096))
@@ -92,7 +94,7 @@ func readRecords(r io.Reader, each func(payload []byte) error) (end int64, err e
 			return end, tornIsEnd(err)
 		}
 		if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
-			return end, nil
+			return end, fmt.Errorf("%w: checksum of the record at %d", errCorrupt, end)
 		}
 		if err := each(payload); err != nil {
 			return end, err

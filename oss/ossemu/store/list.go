@@ -84,6 +84,9 @@ func list(objects *btree.Map[string, *Object], q ListQuery) ListPage {
 			ok = it.Next()
 		}
 	}
+	if ok {
+		page.Entries = make([]ListEntry, 0, min(q.Limit, 1000))
+	}
 	for ok && strings.HasPrefix(it.Key(), q.Prefix) {
 		if len(page.Entries) == q.Limit {
 			page.More = true

@@ -398,8 +398,12 @@ func (s *Store) adoptFiles(known map[uint64]*file) error {
 			delete(known, id)
 		}
 	}
+	dirs, err := s.dataDirs()
+	if err != nil {
+		return err
+	}
 	found := 0
-	for _, dir := range s.dataDirs() {
+	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return err
@@ -440,12 +444,14 @@ func (s *Store) adoptFiles(known map[uint64]*file) error {
 }
 
 // dataDirs are the directories of packs and blobs.
-func (s *Store) dataDirs() []string {
+func (s *Store) dataDirs() ([]string, error) {
 	dirs := []string{filepath.Join(s.dir, "packs")}
-	for i := range 256 {
-		dirs = append(dirs, filepath.Join(s.dir, "blobs", fmt.Sprintf("%02x", i)))
+	blobs := filepath.Join(s.dir, "blobs")
+	entries, err := os.ReadDir(blobs)
+	for _, e := range entries {
+		dirs = append(dirs, filepath.Join(blobs, e.Name()))
 	}
-	return dirs
+	return dirs, err
 }
 
 // thinPacks returns the packs of which less than half is still referred to.

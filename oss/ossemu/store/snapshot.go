@@ -11,7 +11,7 @@ import (
 
 // snapshotThreshold is the size at which a journal is long: reading it at start
 // would take clearly longer than reading a snapshot.
-func (s *Store) snapshotThreshold() int64 { return 64<<20 + 2*s.mu.snapshotSize }
+func (s *Store) snapshotThreshold() int64 { return s.longJournal + 2*s.mu.snapshotSize }
 
 // image is the state of the store at one instant.
 type image struct {

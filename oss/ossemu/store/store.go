@@ -34,6 +34,8 @@ type Store struct {
 	lock *os.File
 
 	lastID atomic.Uint64
+	// longJournal is the least size of a journal that a snapshot replaces.
+	longJournal int64
 
 	packs struct {
 		sync.Mutex
@@ -70,6 +72,7 @@ type Store struct {
 // Open opens the store in cfg.Dir.
 func Open(cfg Config) (*Store, error) {
 	s := &Store{dir: cfg.Dir, log: cfg.Logger, now: cfg.Now, seed: maphash.MakeSeed()}
+	s.longJournal = 64 << 20
 	s.packs.open = make(map[uint64]*file)
 	s.mu.buckets = make(map[string]*bucket)
 	s.mu.attributes = make(map[string]*Attributes)
@@ -91,11 +94,6 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) open() error {
 	for _, d := range []string{"index", "packs", "blobs"} {
 		if err := os.MkdirAll(filepath.Join(s.dir, d), 0o700); err != nil {
-			return err
-		}
-	}
-	for i := range 256 {
-		if err := os.Mkdir(filepath.Join(s.dir, "blobs", fmt.Sprintf("%02x", i)), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
