@@ -586,6 +586,28 @@ func TestUsersMountThroughFusermount(t *testing.T) {
 	s.clean()
 }
 
+// TestCapabilitiesOfTheServiceSuffice: those that the unit in deploy/systemd
+// leaves.
+func TestCapabilitiesOfTheServiceSuffice(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	args := append([]string{binary}, s.mountArgs("--detach", "--allow-other")...)
+	if o := runAs(t, nil, environ("PAILFS_TEST_ROLE=as the service"), "/proc/self/exe", args...); o.code != 0 {
+		t.Fatalf("exit code %d: %s", o.code, o.stderr)
+	}
+	s.reads()
+	with := statusOf(t, s.at).FileSystem
+	mustRun(t, "umount", s.at)
+
+	mustRun(t, s.mountArgs("--detach", "--allow-other")...)
+	without := statusOf(t, s.at).FileSystem
+	if with.Passthrough != without.Passthrough || with.ReadAheadKiB != without.ReadAheadKiB {
+		t.Errorf("the service has %+v and readahead %d, root %+v and %d", with.Passthrough, with.ReadAheadKiB, without.Passthrough, without.ReadAheadKiB)
+	}
+	mustRun(t, "umount", s.at)
+	s.clean()
+}
+
 func TestOtherUsersMaySeeStatusButNotUnmount(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -91,6 +91,14 @@ func becomeAndExec(role string) {
 		fail("private", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 		fail("hide /dev", unix.Mount("none", "/dev", "tmpfs", 0, ""))
 		fail("make /dev/null", unix.Mknod("/dev/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	case "as the service":
+		for c := range unix.CAP_LAST_CAP + 1 {
+			if c != unix.CAP_SYS_ADMIN && c != unix.CAP_SYS_RESOURCE {
+				fail("drop", unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0))
+			}
+		}
+		fail("no new privileges", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		unix.Umask(0o077)
 	case "without CAP_SYS_ADMIN":
 		fail("drop", unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN, 0, 0, 0))
 	}
