@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	// A hundred cases, rapid's own default, are over in a blink. The command line
 	// is parsed later and can ask for more.
-	if err := flag.Set("rapid.checks", "1000"); err != nil {
+	if err := flag.Set("rapid.checks", "500"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
