@@ -84,11 +84,14 @@ type outcome struct {
 	log     string
 }
 
-// wantPassed fails for every wanted test that has not passed.
-func wantPassed(t *testing.T, wanted []string, got map[string]outcome, output string) {
+// wantPassed fails for every test of the run that has not passed.
+func (j *job) wantPassed(t *testing.T, got map[string]outcome) {
 	t.Helper()
+	if j.err != nil {
+		t.Fatal(j.err)
+	}
 	missing := 0
-	for _, test := range wanted {
+	for _, test := range j.tests {
 		switch o, ok := got[test]; {
 		case !ok:
 			missing++
@@ -98,14 +101,17 @@ func wantPassed(t *testing.T, wanted []string, got map[string]outcome, output st
 		}
 	}
 	if missing > 0 {
-		t.Logf("the suite's output ends with:\n%s", output[max(0, len(output)-8<<10):])
+		t.Logf("the output ends with:\n%s", j.output[max(0, len(j.output)-8<<10):])
 	}
 }
 
-// wantNotPassed fails for every excluded test that has passed.
-func (ex exclusions) wantNotPassed(t *testing.T, excluded []string, got map[string]outcome) {
+// wantNotPassed fails if an excluded test has passed.
+func (ex exclusions) wantNotPassed(t *testing.T, j *job, got map[string]outcome) {
 	t.Helper()
-	for _, test := range excluded {
+	if j.err != nil {
+		t.Fatal(j.err)
+	}
+	for _, test := range j.tests {
 		if got[test].verdict == "PASS" && !ex[test].unsteady {
 			t.Errorf("%s passes: take it off the exclusions", test)
 		}

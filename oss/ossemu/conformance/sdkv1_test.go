@@ -12,52 +12,66 @@ import (
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
-// TestSDKv1Suite runs the integration tests of SDK v1. They sleep three seconds
-// at a time for a distributed service to settle, so each of their suites runs in
-// a process of its own, beside the others and against its own emulator.
+// perRun is how many tests share a process and an emulator.
+const perRun = 12
+
+// TestSDKv1Suite runs the integration tests of SDK v1.
 func TestSDKv1Suite(t *testing.T) {
 	t.Parallel()
 	s := suite{module: "sdkv1", sdk: "github.com/aliyun/aliyun-oss-go-sdk"}
 	binary, samples := s.build(t), filepath.Join(s.source(t), "sample")
-	listing := run(t, time.Minute, binary, t.TempDir(), "127.0.0.1:0", nil, "-check.list")
+	list := &job{dir: t.TempDir(), args: []string{"-check.list"}, limit: time.Minute}
+	if list.run(t.Context(), binary); list.err != nil {
+		t.Fatal(list.err)
+	}
 	ex := readExclusions(t, "sdkv1/exclusions.txt")
-	wanted, excluded := ex.split(t, checkNames(listing))
+	wanted, excluded := ex.split(t, checkNames(list.output))
 
+	var jobs []*job
 	for name, tests := range bySuite(wanted) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			addr := emulate(t)
-			if name == slowly {
-				addr = emulateSlowly(t, ossemu.Shape{UploadPerConnection: 10 << 20})
+		for part := range slices.Chunk(tests, perRun) {
+			j := &job{
+				name: name, tests: part, dir: workDir(t, samples), limit: 10 * time.Minute,
+				args: []string{"-check.v", "-check.f", only(part), "-test.timeout=0"},
 			}
-			out := run(t, 10*time.Minute, binary, workDir(t, samples), addr, nil, "-check.v", "-check.f", only(tests), "-test.timeout=0")
-			wantPassed(t, tests, checkOutcomes(out), out)
-		})
+			if name == slowly {
+				j.addr = emulateSlowly(t, ossemu.Shape{UploadPerConnection: 10 << 20})
+			} else {
+				j.addr = emulate(t)
+			}
+			jobs = append(jobs, j)
+		}
+	}
+	runAll(t, binary, jobs)
+	for _, j := range jobs {
+		t.Run(j.name, func(t *testing.T) { j.wantPassed(t, checkOutcomes(j.output)) })
 	}
 	if !full() {
 		return
 	}
-	for name, tests := range bySuite(excluded) {
-		t.Run("Excluded"+name, func(t *testing.T) {
-			t.Parallel()
-			// One process each: some end the process, or wait for what never comes.
-			for _, test := range tests {
-				out := run(t, time.Minute, binary, workDir(t, samples), emulate(t), nil, "-check.v", "-check.f", only([]string{test}))
-				ex.wantNotPassed(t, []string{test}, checkOutcomes(out))
-			}
+	jobs = nil
+	for _, test := range excluded {
+		// One process each: some end the process, or wait for what never comes.
+		jobs = append(jobs, &job{
+			name: test, tests: []string{test}, dir: workDir(t, samples), addr: emulate(t), limit: time.Minute,
+			args: []string{"-check.v", "-check.f", only([]string{test})},
 		})
+	}
+	runAll(t, binary, jobs)
+	for _, j := range jobs {
+		t.Run("Excluded"+j.name, func(t *testing.T) { ex.wantNotPassed(t, j, checkOutcomes(j.output)) })
 	}
 }
 
 // workDir makes a directory as the tests expect to be started in: the samples
-// are beside it.
+// are beside it, and may be written beside.
 func workDir(t *testing.T, samples string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "oss")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(samples, filepath.Join(filepath.Dir(dir), "sample")); err != nil {
+	if err := os.CopyFS(filepath.Join(filepath.Dir(dir), "sample"), os.DirFS(samples)); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -25,29 +25,37 @@ func TestSDKv2Suite(t *testing.T) {
 	}
 	_, excluded := ex.split(t, all)
 
+	var jobs []*job
 	for _, version := range []string{"v1", "v4"} {
 		for file, tests := range files {
 			wanted, _ := ex.divide(tests)
 			if len(wanted) == 0 {
 				continue
 			}
-			t.Run(version+"/"+file, func(t *testing.T) {
-				t.Parallel()
-				out := run(t, 10*time.Minute, binary, t.TempDir(), emulate(t), []string{"OSS_TEST_SIGNATURE_VERSION=" + version},
-					"-test.v", "-test.timeout=0", "-test.run", only(wanted))
-				wantPassed(t, wanted, goOutcomes(out), out)
+			jobs = append(jobs, &job{
+				name: version + "/" + file, tests: wanted, dir: t.TempDir(), addr: emulate(t), limit: 10 * time.Minute,
+				env:  []string{"OSS_TEST_SIGNATURE_VERSION=" + version},
+				args: []string{"-test.v", "-test.timeout=0", "-test.run", only(wanted)},
 			})
 		}
+	}
+	runAll(t, binary, jobs)
+	for _, j := range jobs {
+		t.Run(j.name, func(t *testing.T) { j.wantPassed(t, goOutcomes(j.output)) })
 	}
 	if !full() {
 		return
 	}
+	jobs = nil
 	for _, test := range excluded {
-		t.Run("Excluded/"+test, func(t *testing.T) {
-			t.Parallel()
-			out := run(t, time.Minute, binary, t.TempDir(), emulate(t), nil, "-test.v", "-test.run", only([]string{test}))
-			ex.wantNotPassed(t, []string{test}, goOutcomes(out))
+		jobs = append(jobs, &job{
+			name: test, tests: []string{test}, dir: t.TempDir(), addr: emulate(t), limit: time.Minute,
+			args: []string{"-test.v", "-test.run", only([]string{test})},
 		})
+	}
+	runAll(t, binary, jobs)
+	for _, j := range jobs {
+		t.Run("Excluded"+j.name, func(t *testing.T) { ex.wantNotPassed(t, j, goOutcomes(j.output)) })
 	}
 }
 

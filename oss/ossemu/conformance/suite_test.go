@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // A suite is the test binary of an SDK.
@@ -52,31 +55,65 @@ func (s suite) goTool(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// run runs a test binary in dir against the emulator at addr and returns what it
-// wrote. That tests fail is no error of run; that the time is over is not
-// either, for the outcomes then say which test has not ended.
-func run(t *testing.T, limit time.Duration, binary, dir, addr string, env []string, args ...string) string {
+// job is one run of a test binary against an emulator of its own.
+type job struct {
+	name string
+	// tests are those of the suite that the run is for.
+	tests []string
+	dir   string
+	addr  string
+	env   []string
+	args  []string
+	limit time.Duration
+
+	// output is what the run wrote, err why it could not run. That tests fail is no
+	// error; that the time is over is not either, for the outcomes then say which
+	// test has not ended.
+	output string
+	err    error
+}
+
+// atOnce is how many runs go on at the same time. They sleep most of their time,
+// to give a distributed service the time to settle.
+const atOnce = 16
+
+// runAll runs the jobs.
+func runAll(t *testing.T, binary string, jobs []*job) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, j := range jobs {
+		group.Go(func() error {
+			j.run(t.Context(), binary)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (j *job) run(ctx context.Context, binary string) {
+	ctx, cancel := context.WithTimeout(ctx, j.limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Dir = dir
+	cmd := exec.CommandContext(ctx, binary, j.args...)
+	cmd.Dir = j.dir
 	cmd.Env = append([]string{
-		"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"),
-		"OSS_TEST_ENDPOINT=http://" + addr,
+		"HOME=" + j.dir, "TMPDIR=" + j.dir, "PATH=" + os.Getenv("PATH"),
+		"OSS_TEST_ENDPOINT=http://" + j.addr,
 		"OSS_TEST_ACCESS_KEY_ID=" + keyID,
 		"OSS_TEST_ACCESS_KEY_SECRET=" + keySecret,
 		"OSS_TEST_REGION=" + region,
 		// The emulator is its own proxy: it takes requests in absolute form.
-		"OSS_TEST_PROXY_HOST=http://" + addr,
+		"OSS_TEST_PROXY_HOST=http://" + j.addr,
 		"OSS_ACCESS_KEY_ID=" + keyID,
 		"OSS_ACCESS_KEY_SECRET=" + keySecret,
-	}, env...)
+	}, j.env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var exit *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
-		t.Fatalf("run %s: %v", filepath.Base(binary), err)
+		j.err = fmt.Errorf("run %s: %w", filepath.Base(binary), err)
 	}
-	return out.String()
+	j.output = out.String()
 }
