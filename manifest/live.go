@@ -29,8 +29,8 @@ type LiveConfig struct {
 	// sent. Zero means 60 seconds.
 	TTL time.Duration
 	// NegativeTTL is how long a name is believed not to exist, unless the whole
-	// directory is known, which then says so for TTL. It is not longer than TTL.
-	// Zero means the smaller of 5 seconds and TTL.
+	// directory is known, which then says so for TTL. Nothing is believed for
+	// longer than TTL. Zero means 5 seconds.
 	NegativeTTL time.Duration
 	// MaxBytes bounds the memory of remembered names; what was not used for longest
 	// goes first. Zero means 128 MiB, which is room for two to three million names.
@@ -56,12 +56,10 @@ func (cfg LiveConfig) withDefaults() (LiveConfig, error) {
 	if cfg.TTL == 0 {
 		cfg.TTL = 60 * time.Second
 	}
-	if cfg.NegativeTTL > cfg.TTL {
-		return cfg, fmt.Errorf("negative TTL %v is longer than TTL %v", cfg.NegativeTTL, cfg.TTL)
-	}
 	if cfg.NegativeTTL == 0 {
-		cfg.NegativeTTL = min(5*time.Second, cfg.TTL)
+		cfg.NegativeTTL = 5 * time.Second
 	}
+	cfg.NegativeTTL = min(cfg.NegativeTTL, cfg.TTL)
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = 128 << 20
 	}

@@ -818,14 +818,13 @@ func TestConfigurationIsRefusedNotRepaired(t *testing.T) {
 		{Prefix: strings.Repeat("x", 1023) + "/"},
 		{TTL: -1},
 		{NegativeTTL: -1},
-		{TTL: time.Second, NegativeTTL: 2 * time.Second},
 		{MaxBytes: -1},
 	} {
 		if l, err := NewLive(cfg, newFakeBucket(), prometheus.NewRegistry(), slog.Default()); err == nil || l != nil {
 			t.Errorf("%+v is taken", cfg)
 		}
 	}
-	cfg, err := LiveConfig{TTL: time.Second}.withDefaults()
+	cfg, err := LiveConfig{TTL: time.Second, NegativeTTL: 2 * time.Second}.withDefaults()
 	if err != nil || cfg.NegativeTTL != time.Second || cfg.MaxBytes != 128<<20 {
 		t.Errorf("%+v, %v", cfg, err)
 	}
