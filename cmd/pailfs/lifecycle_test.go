@@ -738,6 +738,28 @@ func TestLogFileIsReopenedAndPrivate(t *testing.T) {
 	}
 }
 
+func TestCrashIsWrittenToTheLogFile(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	path := filepath.Join(t.TempDir(), "pailfs.log")
+	mustRun(t, s.mountArgs("--detach", "--log-file="+path)...)
+	// What the service manager's watchdog sends.
+	if err := unix.Kill(daemonsOf(t, s.at)[0], unix.SIGABRT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the daemon has ended", func() bool { return len(daemonsOf(t, s.at)) == 0 })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "SIGABRT: abort") || !strings.Contains(string(text), "goroutine ") {
+		t.Errorf("the log file has no trace:\n%s", text)
+	}
+	if bytes.Contains(text, []byte(testSecret)) {
+		t.Error("the trace shows the secret")
+	}
+}
+
 func TestDaemonPreparesItsProcess(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

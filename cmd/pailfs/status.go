@@ -138,7 +138,7 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	line("  kernel", "protocol %s, %s, requests up to %s", fsys.Kernel, readahead, humanSize(int64(fsys.MaxRead)))
 	line("  open", "%d files, %d directories; %d inodes known", fsys.OpenFiles, fsys.OpenDirs, fsys.Inodes)
 	line("  opened", "%d through the daemon, %d in passthrough", fsys.Opens.Cached, fsys.Opens.Passthrough)
-	line("  read", "%d requests, %s; %d objects found replaced, %d errors", fsys.Reads, humanSize(fsys.ReadBytes), fsys.Stale, fsys.Errors)
+	line("  answered", "%d reads, %s; %d objects found replaced, %d errors", fsys.Reads, humanSize(fsys.ReadBytes), fsys.Stale, fsys.Errors)
 	for _, o := range top(r.Latencies, 4) {
 		line("  "+o.Operation, "%d, median %s, p99 %s", o.Count, seconds(o.P50), seconds(o.P99))
 	}

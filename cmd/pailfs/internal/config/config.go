@@ -35,6 +35,6 @@ type Config struct {
 	HTTPAllowRemote bool     `name:"http-allow-remote" default:"false" group:"daemon" help:"Allow an address in http that other machines can reach. Anyone who reaches it can read names, metrics and profiles."`
 	LogLevel        string   `name:"log-level" default:"info" placeholder:"LEVEL" group:"daemon" oneof:"debug,info,warn,error" help:"Least important messages that are logged."`
 	LogFormat       string   `name:"log-format" default:"text" placeholder:"FORMAT" group:"daemon" oneof:"text,json" help:"Form of a log line."`
-	LogFile         string   `name:"log-file" default:"" placeholder:"PATH" group:"daemon" help:"Append the log to this file, opened again on SIGHUP. Without it a foreground mount logs to standard error and a detached one to syslog."`
+	LogFile         string   `name:"log-file" default:"" placeholder:"PATH" group:"daemon" help:"Append the log, and the trace if the daemon crashes, to this file, which is opened again on SIGHUP. Without it a foreground mount logs to standard error and a detached one to syslog."`
 	StartTimeout    Duration `name:"start-timeout" default:"30s" placeholder:"TIME" group:"daemon" help:"How long the object store may take to answer the first request before mounting is given up."`
 }
