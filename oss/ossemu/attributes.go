@@ -105,7 +105,8 @@ const defaultStorageClass = "Standard"
 func (q *request) storageClass() (string, error) {
 	text := q.header("Storage-Class")
 	if text == "" {
-		return defaultStorageClass, nil
+		b, err := q.store.Bucket(q.bucket)
+		return b.StorageClass, err
 	}
 	for _, c := range storageClasses {
 		if text == c.oss || (q.identity.S3 && text == c.s3) {

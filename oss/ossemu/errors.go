@@ -70,7 +70,7 @@ var (
 	errInvalidPart           = &failure{http.StatusBadRequest, "InvalidPart", "One or more of the specified parts could not be found or the specified entity tag might not have matched the part's entity tag.", "0042-00000208", nil, nil}
 	errInvalidPartOrder      = &failure{http.StatusBadRequest, "InvalidPartOrder", "The list of parts was not in ascending order. The parts list must be specified in order by part number.", "0042-00000209", nil, nil}
 	errEntityTooSmall        = &failure{http.StatusBadRequest, "EntityTooSmall", "Your proposed upload smaller than the minimum allowed size.", "0042-00000213", nil, nil}
-	errCompleteAllAndBody    = &failure{http.StatusBadRequest, "InvalidArgument", "The request body must be empty when x-oss-complete-all is given.", "0042-00000216", nil, nil}
+	errCompleteAllAndBody    = &failure{http.StatusBadRequest, "InvalidArgument", "Should not speficy both complete all header and http body.", "0042-00000216", nil, nil}
 	errRestoreNotSupported   = &failure{http.StatusBadRequest, "OperationNotSupported", "The operation is not supported for this resource.", "0016-00000704", nil, nil}
 	errEncryption            = &failure{http.StatusBadRequest, "InvalidEncryptionAlgorithmError", "The Encryption request you specified is not valid. Supported value: AES256/KMS/SM4.", "0017-00000601", nil, nil}
 	errQpsLimitExceeded      = &failure{http.StatusTooManyRequests, "QpsLimitExceeded", "Please reduce your request rate.", "0004-00000101", nil, nil}

@@ -72,13 +72,14 @@ func (q *request) refuse(f *failure) {
 	d.text("Message", f.message)
 	d.text("RequestId", q.id)
 	d.text("HostId", q.hostID())
-	if f.status == http.StatusNotFound && q.key != "" {
-		d.text("Key", q.key)
-	} else if f == errNoSuchBucket {
+	switch {
+	case f == errNoSuchBucket:
 		d.text("BucketName", q.bucket)
+	case f.status == http.StatusNotFound && q.key != "":
+		d.text("Key", readable(q.key))
 	}
 	for i := 0; i+1 < len(f.elements); i += 2 {
-		d.text(f.elements[i], f.elements[i+1])
+		d.text(f.elements[i], readable(f.elements[i+1]))
 	}
 	if f.ec != "" {
 		d.text("EC", f.ec)

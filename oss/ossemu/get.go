@@ -1,6 +1,7 @@
 package ossemu
 
 import (
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"strconv"
@@ -77,6 +78,9 @@ func (q *request) serveObject(o *store.Object, content *store.Content, shown sto
 		}
 	}
 	q.describe(o, shown)
+	if sum, known := o.MD5(); known && rep.status != http.StatusPartialContent {
+		q.set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+	}
 	q.overrideHeaders()
 	rep.compress = q.compresses(o, rangeHeader)
 	return rep, nil

@@ -1,6 +1,7 @@
 package ossemu
 
 import (
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"strconv"
@@ -81,11 +82,13 @@ func (q *request) uploadPart() (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	sum := blob.MD5
 	p, err := q.store.PutPart(q.bucket, q.key, id, number, blob)
 	if err != nil {
 		return nil, err
 	}
 	q.set("ETag", `"`+p.ETag()+`"`)
+	q.set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
 	q.set("x-oss-hash-crc64ecma", strconv.FormatUint(p.CRC64, 10))
 	return ok(), nil
 }

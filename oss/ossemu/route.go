@@ -1,6 +1,9 @@
 package ossemu
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // bucketSettings are bucket configurations that this server answers as a bucket
 // does on which nobody has set them: with an empty document, or with the code of
@@ -41,6 +44,13 @@ func classify(method, bucket, key string, q query, copySource bool) (operation, 
 			return opUnknown, errNotImplemented.with("Parameter", p)
 		}
 	}
+	if key == "" {
+		for _, p := range q {
+			if p.value == "" && !plainParameter(p.name) {
+				return opUnknown, errNotImplemented.with("Parameter", p.name)
+			}
+		}
+	}
 	var op operation
 	switch {
 	case bucket == "":
@@ -56,6 +66,23 @@ func classify(method, bucket, key string, q query, copySource bool) (operation, 
 		return op, errMethodNotAllowed.with("Method", method)
 	}
 	return op, nil
+}
+
+// plainParameters may come without a value to a bucket or to the service. Any
+// other that does names a part of the service that is not here: without this
+// list, deleting a setting would delete the bucket.
+var plainParameters = map[string]bool{
+	"acl": true, "bucketInfo": true, "location": true, "stat": true, "versioning": true, "versions": true, "uploads": true,
+	"delete": true, "prefix": true, "marker": true, "delimiter": true, "max-keys": true, "list-type": true,
+	"encoding-type": true, "start-after": true, "continuation-token": true, "fetch-owner": true, "key-marker": true,
+	"upload-id-marker": true, "version-id-marker": true, "max-uploads": true, "security-token": true,
+}
+
+func plainParameter(name string) bool {
+	if _, ok := bucketSettings[name]; ok || plainParameters[name] {
+		return true
+	}
+	return strings.HasPrefix(name, "x-oss-") || strings.HasPrefix(name, "X-Amz-") || strings.HasPrefix(name, "x-amz-")
 }
 
 func classifyBucket(method string, q query) operation {

@@ -2,7 +2,9 @@ package ossemu
 
 import (
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // document builds an XML answer. The service uses neither attributes nor
@@ -114,6 +116,18 @@ func appendEscaped(b []byte, s string) []byte {
 		}
 	}
 	return b
+}
+
+// readable replaces what no XML document can hold. A refusal that nobody can
+// parse hides its own reason, and a key in it is there for people.
+func readable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t', r == '\n', r == '\r', 0x20 <= r && r <= 0xd7ff, 0xe000 <= r && r <= 0xfffd, r >= 0x10000:
+			return r
+		}
+		return utf8.RuneError
+	}, s)
 }
 
 func upperHex(b []byte) []byte {

@@ -125,7 +125,7 @@ func (s *Store) appendBlob(bucket, key string, blob *Blob, body []byte, o Append
 	}
 	obj.Size += blob.Size
 	obj.CRC64 = CombineCRC64(obj.CRC64, blob.CRC64, blob.Size)
-	obj.tag = randomTag()
+	obj.tag, obj.parts = randomTag(), opaque
 	obj.modTime = s.now().Unix()
 	obj.extents = joinExtents(obj.extents, blob.extents)
 	return obj, s.commitAppend(bucket, key, old, obj, blob)

@@ -58,7 +58,7 @@ type Object struct {
 	extents []extent
 	modTime int64
 	tag     [16]byte
-	// parts is 0 but for objects made from parts.
+	// parts is how many parts the object was made from, 0 if it was not, or opaque.
 	parts int32
 	Type  Type
 }
@@ -70,6 +70,15 @@ func (o *Object) ModTime() time.Time { return time.Unix(o.modTime, 0).UTC() }
 // ETag is the entity tag, in upper case and without quotes.
 func (o *Object) ETag() string { return formatETag(o.tag, o.parts) }
 
+// opaque in the place of the number of parts says that the tag is made up. It is
+// neither the MD5 of the content nor that of parts.
+const opaque = -1
+
+// MD5 is the digest of the content, if it is known.
+func (o *Object) MD5() (sum [16]byte, known bool) {
+	return o.tag, o.Type == Normal && o.parts == 0
+}
+
 func formatETag(tag [16]byte, parts int32) string {
 	var buf [32]byte
 	hex.Encode(buf[:], tag[:])
@@ -78,7 +87,7 @@ func formatETag(tag [16]byte, parts int32) string {
 			buf[i] = c - 'a' + 'A'
 		}
 	}
-	if parts == 0 {
+	if parts <= 0 {
 		return string(buf[:])
 	}
 	return string(strconv.AppendInt(append(buf[:], '-'), int64(parts), 10))

@@ -32,7 +32,7 @@ func (s *Store) PutCopy(bucket, key string, src *Object, b *Blob, o PutOptions) 
 // length of that name.
 func (s *Store) PutSymlink(bucket, key string, o PutOptions) (*Object, error) {
 	return s.put(bucket, key, &Object{
-		Type: Symlink, Size: int64(len(o.Attrs.Target)), tag: randomTag(), Attrs: &o.Attrs,
+		Type: Symlink, Size: int64(len(o.Attrs.Target)), tag: randomTag(), parts: opaque, Attrs: &o.Attrs,
 	}, o)
 }
 

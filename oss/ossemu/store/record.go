@@ -51,7 +51,7 @@ func encodeObject(e *encoder, bucket, key string, o *Object, upload string) {
 	e.uint(uint64(o.Size))
 	e.fixed(o.CRC64)
 	e.b = append(e.b, o.tag[:]...)
-	e.uint(uint64(o.parts))
+	e.uint(uint64(uint32(o.parts)))
 	encodeExtents(e, o.extents)
 	encodeAttributes(e, o.Attrs)
 }
