@@ -243,11 +243,14 @@ func (p *pair) both(read func(f *os.File) outcome) error {
 		for at < min(len(a.data), len(b.data)) && a.data[at] == b.data[at] {
 			at++
 		}
-		return fmt.Errorf("%w: %s of %d bytes: mount %d bytes, n %d, errno %d; copy %d bytes, n %d, errno %d; first difference at %d",
-			errDiffers, p.path, p.size, len(a.data), a.n, a.errno, len(b.data), b.n, b.errno, at)
+		return fmt.Errorf("%w: %s of %d bytes: mount %d bytes, n %d, errno %d; copy %d bytes, n %d, errno %d; first difference at %d: %x, want %x",
+			errDiffers, p.path, p.size, len(a.data), a.n, a.errno, len(b.data), b.n, b.errno, at, some(a.data, at), some(b.data, at))
 	}
 	return nil
 }
+
+// some returns a few bytes from at.
+func some(p []byte, at int) []byte { return p[min(at, len(p)):min(at+32, len(p))] }
 
 // through compares what arrives in a file that a system call copies to.
 func (p *pair) through(copyTo func(f, to *os.File) (int64, error)) error {

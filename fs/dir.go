@@ -168,7 +168,7 @@ func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *manifest.
 func (f *filesystem) watch(h *dirHandle) {
 	id := h.node.id
 	h.node.tree.at(h.mu.list.expiry(), func() {
-		if !f.notify.listing(id) {
+		if !f.notify.content(id) {
 			f.counters.dropped.Add(1)
 		}
 	})

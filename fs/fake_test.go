@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/crc64"
 	iofs "io/fs"
 	"slices"
 	"strings"
@@ -30,10 +31,14 @@ type world struct {
 		fail func(ctx context.Context, op, path string) error
 		// read, if set, is called before a range is read and may make it fail.
 		read func(ctx context.Context, r oss.RangeRequest) error
+		// spoil, if set, may change what was read.
+		spoil func(r oss.RangeRequest)
 	}
 	// ttl and negativeTTL say how long answers are valid; negative means for ever.
 	ttl, negativeTTL time.Duration
-	versions         atomic.Int64
+	// sums makes the store say the checksum of every object.
+	sums     bool
+	versions atomic.Int64
 
 	lookups, readdirs, forgets atomic.Int64
 	ranges, rangeBytes         atomic.Int64
@@ -132,6 +137,12 @@ func (w *world) reading(f func(ctx context.Context, r oss.RangeRequest) error) {
 	w.mu.read = f
 }
 
+func (w *world) spoiling(f func(r oss.RangeRequest)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.spoil = f
+}
+
 func validity(ttl time.Duration) manifest.Validity {
 	if ttl < 0 {
 		return manifest.Validity{}
@@ -228,7 +239,7 @@ func (w *world) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.RangeRes
 	w.mu.Lock()
 	dir, name := split(r.Object.Key)
 	now, ok := w.mu.dirs[dir][name]
-	hook := w.mu.read
+	hook, spoil := w.mu.read, w.mu.spoil
 	w.mu.Unlock()
 	switch {
 	case !ok:
@@ -242,10 +253,16 @@ func (w *world) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.RangeRes
 		}
 	}
 	content(r.Object, r.Offset, r.Buffer)
+	if spoil != nil {
+		spoil(r)
+	}
 	w.ranges.Add(1)
 	w.rangeBytes.Add(int64(len(r.Buffer)))
 	if r.Arrived != nil {
 		r.Arrived(len(r.Buffer))
+	}
+	if w.sums {
+		return oss.RangeResult{CRC64: crc64.Checksum(all(r.Object), crc64.MakeTable(crc64.ECMA)), HasCRC64: true}, nil
 	}
 	return oss.RangeResult{}, nil
 }

@@ -33,6 +33,8 @@ type inode struct {
 
 	// stale says that the version was read and is not there any more.
 	stale atomic.Bool
+	// damaged says that the kernel may have cached bytes that were found wrong.
+	damaged atomic.Bool
 	// state is made when a file is opened first, path and listings only for
 	// directories.
 	state atomic.Pointer[fileState]

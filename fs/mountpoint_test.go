@@ -195,7 +195,7 @@ func mountWorld(a mountArgs) (*Mounted, string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", err
 	}
-	c, err := cache.Open(cache.Config{Dir: dir, Bucket: "test", Memory: 16 << 20, MinFreeBytes: 1 << 20}, w, w, nil, quiet())
+	c, err := cache.Open(cache.Config{Dir: dir, Bucket: "test", MinFreeBytes: 1 << 20}, w, w, nil, quiet())
 	if err != nil {
 		return nil, "", err
 	}

@@ -11,7 +11,7 @@ import (
 const notesMost = 1024
 
 // note is something that the kernel should forget: a name in a directory or, if
-// name is empty, the cached listing of a directory.
+// name is empty, what it has cached of the content of a file or directory.
 type note struct {
 	node uint64
 	name string
@@ -33,8 +33,8 @@ func (n *notifier) start(server *fuse.Server) { n.server = server }
 // the note was taken.
 func (n *notifier) entry(dir uint64, name string) bool { return n.put(note{dir, name}) }
 
-// listing makes the kernel read directory dir again.
-func (n *notifier) listing(dir uint64) bool { return n.put(note{node: dir}) }
+// content makes the kernel read a file or directory again.
+func (n *notifier) content(node uint64) bool { return n.put(note{node: node}) }
 
 func (n *notifier) put(v note) bool {
 	select {

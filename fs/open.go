@@ -65,7 +65,7 @@ func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	case f.noOpen:
 		return fuse.ENOSYS
 	}
-	mode, id, err := f.open(n)
+	mode, id, first, err := f.open(n)
 	if err != nil {
 		return f.fail("open", n, versionErrno(err), err)
 	}
@@ -78,22 +78,25 @@ func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 		return fuse.OK
 	}
 	f.counters.cached.Add(1)
-	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
+	out.OpenFlags = fuse.FOPEN_NOFLUSH
+	if !first || !n.damaged.Swap(false) {
+		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
+	}
 	return fuse.OK
 }
 
 // open counts one more open of n, which decides the mode if it is the first.
-func (f *filesystem) open(n *inode) (ioMode, int32, error) {
+func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, err error) {
 	st := n.file()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.mu.mode == undecided {
 		if err := f.decide(n, st); err != nil {
-			return undecided, 0, err
+			return undecided, 0, false, err
 		}
 	}
 	st.mu.opens++
-	return st.mu.mode, st.mu.backingID, nil
+	return st.mu.mode, st.mu.backingID, st.mu.opens == 1, nil
 }
 
 // decide chooses the mode of n. The caller holds st.mu.

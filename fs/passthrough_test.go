@@ -222,7 +222,6 @@ func TestPassthroughIsRefusedWithAReason(t *testing.T) {
 	}
 	same(t, readAll(t, s.path("file")), all(oss.Object{Key: "file", ETag: fmt.Sprintf("%032X", 1), Size: 1}))
 	must(t, s.mount.Unmount())
-	must(t, s.cache.Close())
 	_, err := Mount(Config{Mountpoint: dir + "/mnt", Passthrough: On}, w, s.cache, nil, testLog(t))
 	if err == nil || !strings.Contains(err.Error(), "stacked") {
 		t.Errorf("passthrough forced on such a cache: %v", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
 )
 
 var errShortRead = errors.New("the cache returned fewer bytes than the object has")
@@ -45,13 +46,25 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (re
 	if err != nil {
 		f.stopReading(n)
 		errno := versionErrno(err)
-		if errno == syscall.ESTALE {
+		switch {
+		case errno == syscall.ESTALE:
 			f.replaced(n)
+		case errors.Is(err, oss.ErrCorrupted):
+			f.corrupted(n)
 		}
 		return nil, f.fail("read", n, errno, err)
 	}
 	f.counters.readBytes.Add(length)
 	return &reply{fs: f, node: n, view: view, size: int(length)}, fuse.OK
+}
+
+// corrupted makes the kernel forget what it has cached of n: the bytes that came
+// before the checksum did may be wrong too. Whoever has the file open goes on to
+// get errors; the next open, when all have closed it, reads it anew.
+func (f *filesystem) corrupted(n *inode) {
+	if !n.damaged.Swap(true) && !f.notify.content(n.id) {
+		f.counters.dropped.Add(1)
+	}
 }
 
 // startReading returns the handle of n for one READ; stopReading must follow.

@@ -20,7 +20,7 @@ import (
 // differentialSizes are the sizes at and around what pages, requests and extents
 // are cut at.
 var differentialSizes = []int64{
-	0, 1, 100, 4095, 4096, 4097, 65536, 115 << 10, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5<<20 + 123, 24<<20 + 4095,
+	0, 1, 100, 4095, 4096, 4097, 65536, 115 << 10, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5<<20 + 123, 16 << 20, 24<<20 + 4095,
 }
 
 // TestReadsEqualALocalCopy does the same reads, of every kind that programs do,
@@ -46,7 +46,7 @@ func TestReadsEqualALocalCopy(t *testing.T) {
 				must(t, os.WriteFile(filepath.Join(local, name), all(o), 0o644))
 				paths, total = append(paths, name), total+size
 			}
-			s := mounted(t, w, c.cfg, cache.Config{Size: total / 10, Memory: 16 << 20})
+			s := mounted(t, w, c.cfg, cache.Config{Size: total / 10})
 			ops := 400
 			if testing.Short() {
 				ops = 100
@@ -113,8 +113,8 @@ func TestSecondReadComesFromTheKernel(t *testing.T) {
 
 func TestConcurrentReadersOfOneFile(t *testing.T) {
 	w := newWorld()
-	o := w.put("file", 8<<20)
-	s := mounted(t, w, Config{Passthrough: Off}, cache.Config{Size: 1 << 20, Memory: 16 << 20})
+	o := w.put("file", 42<<20)
+	s := mounted(t, w, Config{Passthrough: Off}, cache.Config{Size: 4 << 20})
 	want := all(o)
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -165,6 +165,28 @@ func TestShortAnswerOfTheCacheIsAnErrorNotTheEnd(t *testing.T) {
 	}
 	w.reading(nil)
 	same(t, readAll(t, s.path("file")), all(o))
+}
+
+// TestWrongBytesDoNotStayInTheKernel spoils one range of an object that is too
+// large to be checked before its first byte is returned.
+func TestWrongBytesDoNotStayInTheKernel(t *testing.T) {
+	for _, size := range []int64{100_000, 6 << 20} {
+		w := newWorld()
+		w.sums = true
+		o := w.put("file", size)
+		s := mounted(t, w, Config{}, cache.Config{})
+		w.spoiling(func(r oss.RangeRequest) {
+			if at := int64(50_000); r.Offset <= at && at < r.Offset+int64(len(r.Buffer)) {
+				r.Buffer[at-r.Offset] ^= 1
+			}
+		})
+		if _, err := os.ReadFile(s.path("file")); !errors.Is(err, unix.EIO) {
+			t.Fatalf("%d bytes, one of them wrong: %v, want EIO", size, err)
+		}
+		eventually(t, "it is released", func() bool { return s.mount.Status().OpenFiles == 0 })
+		w.spoiling(nil)
+		same(t, readAll(t, s.path("file")), all(o))
+	}
 }
 
 func TestEveryPinEndsWithItsFile(t *testing.T) {

@@ -187,7 +187,7 @@ func TestEvictingWhileReadingKeepsEveryByte(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		objects = append(objects, w.put(name, 3<<20))
 	}
-	s := mounted(t, w, Config{PassthroughMin: 1}, cache.Config{Size: 4 << 20, Memory: 16 << 20})
+	s := mounted(t, w, Config{PassthroughMin: 1}, cache.Config{Size: 4 << 20})
 	stop := make(chan struct{})
 	var evictor, readers sync.WaitGroup
 	evictor.Go(func() {
