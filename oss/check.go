@@ -79,7 +79,7 @@ func (c *Client) adviceOnAnswer(f *failure) string {
 	switch {
 	case f.endpoint != "":
 		return fmt.Sprintf("the bucket is not at this endpoint: use %s", f.endpoint)
-	case f.kind == ErrNoBucket:
+	case f.is(ErrNoBucket):
 		return fmt.Sprintf("bucket %q does not exist at this endpoint: check its name, and that the endpoint is that of its region", cfg.Bucket)
 	case f.code == "RequestTimeTooSkewed" || c.skewed(f):
 		return fmt.Sprintf("this machine's clock, %s, is too far from %s: set the clock", time.Now().UTC().Format(time.RFC3339), c.serverClock(f))
@@ -95,9 +95,9 @@ func (c *Client) adviceOnAnswer(f *failure) string {
 		return fmt.Sprintf("the region %q is not the bucket's: set the bucket's own", cfg.Region)
 	case f.code == "SecondLevelDomainForbidden":
 		return "the service wants the bucket in the host name: switch path style off, or give the endpoint by name rather than by address"
-	case f.kind == ErrAccessDenied && cfg.Credentials.Kind() == CredentialsAnonymous:
+	case f.is(ErrAccessDenied) && cfg.Credentials.Kind() == CredentialsAnonymous:
 		return "the bucket is not public: give credentials"
-	case f.kind == ErrAccessDenied:
+	case f.is(ErrAccessDenied):
 		return fmt.Sprintf("%s may not list the bucket: grant oss:ListObjects and oss:GetObject on it, and check the bucket's policy", who)
 	case f.code == "Redirect":
 		return "the endpoint sends requests elsewhere: give the endpoint it points to"
@@ -112,7 +112,7 @@ func (c *Client) adviceOnAnswer(f *failure) string {
 
 // skewed says whether a refusal for no stated reason comes with clocks apart.
 func (c *Client) skewed(f *failure) bool {
-	return f.kind == ErrAccessDenied && !f.date.IsZero() && time.Since(f.date).Abs() > skewAllowed
+	return f.is(ErrAccessDenied) && !f.date.IsZero() && time.Since(f.date).Abs() > skewAllowed
 }
 
 func (c *Client) serverClock(f *failure) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -40,7 +41,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
+	_ = closed.Close()
 
 	for name, test := range map[string]struct {
 		change func(cfg *oss.Config)
@@ -69,7 +70,9 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 			c.Endpoint = answering(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>welcome</html>") })
 		}, []string{"does not answer like OSS"}},
 		"a missing page": {func(c *oss.Config) { c.Endpoint = answering(http.NotFound) }, []string{"does not answer like OSS"}},
-		"redirected":     {func(c *oss.Config) { c.Endpoint = answering(http.RedirectHandler("https://elsewhere/", 301).ServeHTTP) }, []string{"https://elsewhere/"}},
+		"redirected": {func(c *oss.Config) {
+			c.Endpoint = answering(http.RedirectHandler("https://elsewhere/", http.StatusMovedPermanently).ServeHTTP)
+		}, []string{"https://elsewhere/"}},
 		"another region's endpoint": {func(c *oss.Config) {
 			c.Endpoint = answering(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusForbidden)
@@ -119,9 +122,7 @@ func TestCheckAcceptsWhatWorks(t *testing.T) {
 			return
 		}
 		defer resp.Body.Close()
-		for name, values := range resp.Header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), resp.Header)
 		w.WriteHeader(resp.StatusCode)
 		_, _ = io.Copy(w, resp.Body)
 	}))

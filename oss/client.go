@@ -21,9 +21,6 @@ type Client struct {
 	metrics   *metrics
 	timing    timing
 	transport *http.Transport
-	// sdkTransport is what the SDK sends through: transport, without a signature if
-	// requests are anonymous.
-	sdkTransport http.RoundTripper
 	// conn signs and frames all requests but ranged GETs, which ranges makes.
 	conn   *sdk.Conn
 	ranges *rangeSigner
@@ -72,11 +69,8 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 		endLife:  endLife,
 	}
 	if c.transport, err = newTransport(life, &cfg); err == nil {
-		c.sdkTransport = c.transport
-		if cfg.Credentials.Kind() == CredentialsAnonymous {
-			c.sdkTransport = unsigned{c.transport}
-		}
-		c.conn, err = c.newConn()
+		anonymous := cfg.Credentials.Kind() == CredentialsAnonymous
+		c.conn, err = newConn(&cfg, endpoint, sdkTransport{c.transport, anonymous})
 	}
 	if err == nil {
 		c.metrics, err = newMetrics(reg, cfg.Credentials)
@@ -89,24 +83,24 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 }
 
 // newConn sets up the SDK to sign and frame, and to leave the rest alone.
-func (c *Client) newConn() (*sdk.Conn, error) {
+func newConn(cfg *Config, endpoint *url.URL, transport http.RoundTripper) (*sdk.Conn, error) {
 	options := []sdk.ClientOption{
 		sdk.HTTPClient(&http.Client{
-			Transport: c.sdkTransport,
+			Transport: transport,
 			// A redirected request would carry a signature for another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}),
-		sdk.SetCredentialsProvider(sdkCredentials{c.cfg.Credentials}),
+		sdk.SetCredentialsProvider(sdkCredentials{cfg.Credentials}),
 		sdk.UserAgent(userAgent),
 		sdk.EnableCRC(false), // done here, where a retry can rewind
 		sdk.EnableMD5(false),
-		sdk.UseCname(c.cfg.CNAME),
-		sdk.ForcePathStyle(c.cfg.PathStyle),
+		sdk.UseCname(cfg.CNAME),
+		sdk.ForcePathStyle(cfg.PathStyle),
 	}
-	if c.cfg.Region != "" {
-		options = append(options, sdk.AuthVersion(sdk.AuthV4), sdk.Region(c.cfg.Region))
+	if cfg.Region != "" {
+		options = append(options, sdk.AuthVersion(sdk.AuthV4), sdk.Region(cfg.Region))
 	}
-	client, err := sdk.New(c.endpoint.String(), "", "", options...)
+	client, err := sdk.New(endpoint.String(), "", "", options...)
 	if err != nil {
 		return nil, fmt.Errorf("set up the SDK: %w", err)
 	}

@@ -41,7 +41,7 @@ type Config struct {
 	// Deadlines bound the total time of a call by its class.
 	Deadlines Deadlines
 	// HedgeShare is the share of demand reads that may be sent a second time when
-	// the first answer is late; 0 means 0.03, negative means none.
+	// the first answer is late; 0 means 0.05, negative means none.
 	HedgeShare float64
 }
 
@@ -59,7 +59,7 @@ type Deadlines struct {
 
 const (
 	defaultMaxConnections = 512
-	defaultHedgeShare     = 0.03
+	defaultHedgeShare     = 0.05
 )
 
 func (c *Config) hedgeShare() float64 {

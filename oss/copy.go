@@ -41,9 +41,9 @@ func (v *view) Copy(ctx context.Context, key string, src Object, o PutOptions) (
 				return info, nil
 			}
 			f = v.client.failed(opCopy, key, err, nil, resp.header)
-		case f.kind == ErrExists && r.ambiguous:
+		case f.is(ErrExists) && r.ambiguous:
 			return v.copiedBefore(ctx, r, src, f)
-		case f.kind == ErrNotFound:
+		case f.is(ErrNotFound):
 			// The source does not hold the asked version, nor any.
 			f.kind, f.outcome = ErrChanged, outcomeChanged
 		}
@@ -94,7 +94,7 @@ func (v *view) copiedBefore(ctx context.Context, r *retrying, src Object, exists
 	source := r.as(opHead)
 	source.key = src.Key
 	original, err := v.head(ctx, source)
-	if err == nil && original.Object.ETag == normalETag(src.ETag) && info.Size == src.Size &&
+	if err == nil && original.ETag == normalETag(src.ETag) && info.Size == src.Size &&
 		info.HasCRC64 && original.HasCRC64 && info.CRC64 == original.CRC64 {
 		return info, nil
 	}

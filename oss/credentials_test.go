@@ -225,6 +225,9 @@ func TestRenewalGoesOnAfterFailures(t *testing.T) {
 		if s.Status().Err != nil || s.get().id != "id-2" {
 			t.Errorf("status is %+v, want new keys", s.Status())
 		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 		text := logged.String() + fmt.Sprint(s.Status())
 		if !strings.Contains(text, "metadata service is down") || strings.Contains(text, testSecret) {
 			t.Errorf("the log does not tell of the failure, or shows the secret:\n%s", text)
@@ -332,7 +335,11 @@ func TestNoSecretIsEverShown(t *testing.T) {
 	jsonLog := slog.New(slog.NewJSONHandler(&out, nil))
 	for _, v := range []any{
 		cfg, &cfg, source, file, source.get(), *source.get(), source.get().secret, source.Status(), source.provider, client, client.cfg,
-		Config{Credentials: source}, struct{ C CredentialsConfig }{cfg}, sdkKeys{source.get()}, struct{ k *keys }{source.get()}, struct{ k keys }{*source.get()},
+		Config{Credentials: source},
+		struct{ C CredentialsConfig }{cfg},
+		sdkKeys{source.get()},
+		struct{ k *keys }{source.get()},
+		struct{ k keys }{*source.get()},
 	} {
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			fmt.Fprintf(&out, format+"\n", v)

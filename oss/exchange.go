@@ -140,11 +140,10 @@ func (v *view) send(a *attempt, r *retrying, req *request) (resp *response, head
 
 // refusal returns what the server said, in its own words if it has any.
 func refusal(answer *sdk.Response, err error) error {
-	var service sdk.ServiceError
-	if errors.As(err, &service) {
+	if service, ok := errors.AsType[sdk.ServiceError](err); ok {
 		return service
 	}
-	text, readErr := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	text, readErr := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 	if readErr != nil {
 		return readErr
 	}

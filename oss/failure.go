@@ -75,6 +75,9 @@ func (f *failure) Error() string {
 	return b.String()
 }
 
+// is says whether callers see the failure as one of kind.
+func (f *failure) is(kind error) bool { return errors.Is(f.kind, kind) }
+
 // Unwrap lets errors.Is see both the kind and what happened below HTTP.
 func (f *failure) Unwrap() []error {
 	if f.cause == nil {
@@ -201,7 +204,10 @@ func (f *failure) byStatus() {
 	if f.kind == nil {
 		f.kind = kindOfStatus(status)
 	}
-	f.outcome = outcomeOfKind(f.kind)
+	f.outcome = outcomeInvalid
+	if o, ok := kindOutcomes[f.kind]; ok {
+		f.outcome = o
+	}
 }
 
 func kindOfStatus(status int) error {
@@ -217,25 +223,19 @@ func kindOfStatus(status int) error {
 	}
 }
 
-func outcomeOfKind(kind error) outcome {
-	switch kind {
-	case ErrNotFound, ErrNoBucket:
-		return outcomeNotFound
-	case ErrChanged:
-		return outcomeChanged
-	case ErrExists:
-		return outcomeExists
-	case ErrAccessDenied:
-		return outcomeDenied
-	default:
-		return outcomeInvalid
-	}
+// kindOutcomes says how metrics count the kinds; what is missing counts as
+// invalid.
+var kindOutcomes = map[error]outcome{
+	ErrNotFound:     outcomeNotFound,
+	ErrNoBucket:     outcomeNotFound,
+	ErrChanged:      outcomeChanged,
+	ErrExists:       outcomeExists,
+	ErrAccessDenied: outcomeDenied,
 }
 
 // fromNetwork classifies what happened below HTTP, or instead of it.
 func (f *failure) fromNetwork(err error) {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		// Its text repeats the URL, which op and key say already.
 		err = u.Err
 	}

@@ -74,21 +74,37 @@ type listing struct {
 	EncodingType          string
 	IsTruncated           bool
 	NextContinuationToken string
-	Contents              []struct {
-		Key          string
-		LastModified string
-		ETag         string
-		Type         string
-		Size         int64
+	Contents              []listedContent
+	CommonPrefixes        []listedPrefix
+}
+
+type listedContent struct {
+	Key          string
+	LastModified string
+	ETag         string
+	Type         string
+	Size         int64
+}
+
+type listedPrefix struct{ Prefix string }
+
+// decodeListing reads the XML of a page.
+func decodeListing(text []byte) (*listing, error) {
+	if x, ok := scanListing(text); ok {
+		return x, nil
 	}
-	CommonPrefixes []struct{ Prefix string }
+	x := &listing{}
+	if err := xml.Unmarshal(text, x); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadAnswer, err)
+	}
+	return x, nil
 }
 
 // parseListing decodes a page and refuses one that cannot be right.
 func parseListing(text []byte, l *ListRequest) (ListPage, error) {
-	var x listing
-	if err := xml.Unmarshal(text, &x); err != nil {
-		return ListPage{}, fmt.Errorf("%w: %w", errBadAnswer, err)
+	x, err := decodeListing(text)
+	if err != nil {
+		return ListPage{}, err
 	}
 	decode := keyDecoder(x.EncodingType)
 	page := ListPage{}
@@ -121,7 +137,6 @@ func parseListing(text []byte, l *ListRequest) (ListPage, error) {
 		page.Prefixes = append(page.Prefixes, prefix)
 	}
 	if x.IsTruncated {
-		var err error
 		if page.Next, err = decode(x.NextContinuationToken); err != nil {
 			return ListPage{}, err
 		}

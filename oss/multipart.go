@@ -66,7 +66,7 @@ func (v *view) CreateUpload(ctx context.Context, key string, o PutOptions) (Mult
 		if f == nil {
 			var x struct {
 				XMLName  xml.Name `xml:"InitiateMultipartUploadResult"`
-				UploadId string   //nolint:revive // the element's name
+				UploadId string
 			}
 			err := xml.Unmarshal(resp.body, &x)
 			if err == nil && x.UploadId != "" {
@@ -134,7 +134,7 @@ func (v *view) CopyPart(ctx context.Context, u MultipartUpload, number int, src 
 			}
 			f = v.client.failed(opCopyPart, u.Key, fmt.Errorf("%w: no etag (%v)", errBadAnswer, err), nil, resp.header) //nolint:errorlint // told, not offered
 		}
-		if f.kind == ErrNotFound && f.code == "NoSuchKey" {
+		if f.is(ErrNotFound) && f.code == "NoSuchKey" {
 			// The source does not hold the asked version, nor any.
 			f.kind, f.outcome = ErrChanged, outcomeChanged
 		}
@@ -244,7 +244,7 @@ func (c *completing) run(ctx context.Context) (Info, error) {
 			if f = c.verify(resp); f == nil {
 				return c.view.stored(ctx, c.retrying, resp.header, c.size)
 			}
-		case f.kind == ErrNotFound || f.kind == ErrExists && c.ambiguous:
+		case f.is(ErrNotFound) || f.is(ErrExists) && c.ambiguous:
 			return c.finishedBefore(ctx, f)
 		}
 		if err := c.again(ctx, f); err != nil {

@@ -65,7 +65,7 @@ func (p *putting) run(ctx context.Context) (Info, error) {
 			if f = p.verify(resp.header); f == nil {
 				return p.view.stored(ctx, p.retrying, resp.header, p.body.Size())
 			}
-		case f.kind == ErrExists && p.ambiguous:
+		case f.is(ErrExists) && p.ambiguous:
 			// An earlier request of this call may have stored it.
 			return p.ours(ctx, f)
 		}

@@ -164,7 +164,7 @@ func (g *getAttempt) open() *failure {
 	}
 	if err := g.check(answer); err != nil {
 		f := g.fail(err, answer.Header)
-		answer.Body.Close()
+		_ = answer.Body.Close()
 		return f
 	}
 	g.answer = answer
@@ -226,7 +226,7 @@ func (g *getAttempt) changed(how string) *failure {
 // refused turns an error answer into the SDK's error, and reads it to its end so
 // that the connection can be used again.
 func (g *getAttempt) refused(answer *http.Response) error {
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (r *rangeReader) announce() {
 func (g *getAttempt) finish(f *failure) {
 	c := g.client
 	if g.answer != nil {
-		g.answer.Body.Close()
+		_ = g.answer.Body.Close()
 		c.metrics.received[opGet].Add(float64(g.received))
 	}
 	result := outcomeOK

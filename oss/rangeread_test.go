@@ -12,8 +12,10 @@ import (
 
 func TestReadIsRepeatedAfterPassingFailures(t *testing.T) {
 	for name, fail := range map[string]func(w http.ResponseWriter, r *http.Request){
-		"internal error":     func(w http.ResponseWriter, _ *http.Request) { refuse(w, 500, "InternalError") },
-		"bad gateway":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>Bad Gateway</html>", 502) },
+		"internal error": func(w http.ResponseWriter, _ *http.Request) { refuse(w, 500, "InternalError") },
+		"bad gateway": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<html>Bad Gateway</html>", http.StatusBadGateway)
+		},
 		"throttled by 503":   func(w http.ResponseWriter, _ *http.Request) { refuse(w, 503, "DownloadTrafficRateLimitExceeded") },
 		"throttled by 429":   func(w http.ResponseWriter, _ *http.Request) { refuse(w, 429, "QpsLimitExceeded") },
 		"slow client":        func(w http.ResponseWriter, _ *http.Request) { refuse(w, 400, "RequestTimeout") },
@@ -134,7 +136,9 @@ func TestReadErrorsAreClassified(t *testing.T) {
 		"archived":      {func(w http.ResponseWriter, _ *http.Request) { refuse(w, 403, "InvalidObjectState") }, ErrInvalid},
 		"bad argument":  {func(w http.ResponseWriter, _ *http.Request) { refuse(w, 400, "InvalidArgument") }, ErrInvalid},
 		"unimplemented": {func(w http.ResponseWriter, _ *http.Request) { refuse(w, 501, "NotImplemented") }, ErrInvalid},
-		"redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://other", 307) }, ErrInvalid},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://other", http.StatusTemporaryRedirect)
+		}, ErrInvalid},
 		"another etag":  {badHead(func(h http.Header) { h.Set("ETag", `"FEDCBA"`) }), ErrChanged},
 		"another size":  {badHead(func(h http.Header) { h.Set("Content-Range", "bytes 0-1048575/1048577") }), ErrChanged},
 		"junk for ever": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }, ErrUnavailable},
@@ -144,7 +148,7 @@ func TestReadErrorsAreClassified(t *testing.T) {
 				b := newBubble(t, func(w http.ResponseWriter, r *http.Request, _ int) { test.answer(w, r) })
 				err := b.readAll(t.Context(), Demand)
 				for _, kind := range []error{ErrNotFound, ErrNoBucket, ErrChanged, ErrExists, ErrAccessDenied, ErrCorrupted, ErrInvalid, ErrUnavailable} {
-					if errors.Is(err, kind) != (kind == test.kind) {
+					if errors.Is(err, kind) != errors.Is(kind, test.kind) {
 						t.Fatalf("error %v, want one that is %q alone", err, test.kind)
 					}
 				}
@@ -185,7 +189,7 @@ func TestCallEndsAtItsClassDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t, func(w http.ResponseWriter, r *http.Request, _ int) { answer(w, r) })
 				if answer == nil {
-					b.network.Close()
+					_ = b.network.Close()
 				}
 				for class, deadline := range map[Class]time.Duration{Demand: 2 * time.Minute, Prefetch: 5 * time.Minute} {
 					began := time.Now()

@@ -57,8 +57,7 @@ func compareSignatures(t *testing.T, cfg Config) {
 	}
 	defer c.Close()
 	rec := &recorder{}
-	c.sdkTransport = rec
-	if c.conn, err = c.newConn(); err != nil {
+	if c.conn, err = newConn(&c.cfg, c.endpoint, rec); err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {

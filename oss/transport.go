@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -77,14 +78,31 @@ func newTransport(life context.Context, cfg *Config) (*http.Transport, error) {
 	return t, nil
 }
 
-// unsigned removes the signature that the SDK makes of empty keys: an anonymous
-// request carries none.
-type unsigned struct{ next http.RoundTripper }
+// sdkTransport stands between the SDK and the network.
+type sdkTransport struct {
+	next http.RoundTripper
+	// anonymous removes the signature that the SDK makes of empty keys.
+	anonymous bool
+}
+
+// maxRefusal bounds the text of an error, which the SDK reads to its end whatever
+// its length.
+const maxRefusal = 64 << 10
 
 // RoundTrip implements http.RoundTripper.
-func (u unsigned) RoundTrip(req *http.Request) (*http.Response, error) {
-	plain := *req
-	plain.Header = req.Header.Clone()
-	plain.Header.Del("Authorization")
-	return u.next.RoundTrip(&plain)
+func (t sdkTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.anonymous {
+		plain := *req
+		plain.Header = req.Header.Clone()
+		plain.Header.Del("Authorization")
+		req = &plain
+	}
+	resp, err := t.next.RoundTrip(req)
+	if err == nil && resp.StatusCode/100 != 2 {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxRefusal), resp.Body}
+	}
+	return resp, err
 }

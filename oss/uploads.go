@@ -85,10 +85,10 @@ type uploadsPage struct {
 	EncodingType       string
 	IsTruncated        bool
 	NextKeyMarker      string
-	NextUploadIdMarker string //nolint:revive // the element's name
+	NextUploadIdMarker string
 	Upload             []struct {
 		Key      string
-		UploadId string //nolint:revive // the element's name
+		UploadId string
 	}
 }
 

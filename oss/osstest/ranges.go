@@ -18,8 +18,18 @@ var rangeTests = map[string]func(*fixture){
 		o := f.put("object", content)
 		size := int(o.Size)
 		for _, r := range [][2]int{
-			{0, 1}, {0, 2}, {0, size}, {0, size - 1}, {size - 1, size}, {1, size}, {1, 2},
-			{4095, 4097}, {65535, 65537}, {65536, 131072}, {100_000, 200_000}, {size - 4096, size},
+			{0, 1},
+			{0, 2},
+			{0, size},
+			{0, size - 1},
+			{size - 1, size},
+			{1, size},
+			{1, 2},
+			{4095, 4097},
+			{65535, 65537},
+			{65536, 131072},
+			{100_000, 200_000},
+			{size - 4096, size},
 		} {
 			buffer := make([]byte, r[1]-r[0])
 			if _, err := f.bucket.ReadRange(context.Background(), oss.RangeRequest{Object: o, Offset: int64(r[0]), Buffer: buffer}); err != nil {
