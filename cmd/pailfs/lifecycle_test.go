@@ -649,7 +649,13 @@ func TestNoexecForbidsPrograms(t *testing.T) {
 	s := newScene(t)
 	s.put(t, "script", []byte("#!/bin/sh\nexit 7\n"))
 	startForeground(t, environ(), s.at, s.mountArgs("--noexec", "--umask=0")...)
-	err := exec.Command(filepath.Join(s.at, "script")).Run()
+	script := filepath.Join(s.at, "script")
+	// The kernel learns the name before this process forks: while it does, its
+	// scheduler stands still, and the emulator that lives in it with it.
+	if _, err := os.Stat(script); err != nil {
+		t.Fatal(err)
+	}
+	err := exec.Command(script).Run()
 	if !os.IsPermission(err) {
 		t.Errorf("running a program: %v", err)
 	}
