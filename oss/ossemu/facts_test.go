@@ -94,3 +94,17 @@ func TestRefusalsAreWellFormedWhateverTheKey(t *testing.T) {
 		t.Errorf("a missing bucket is refused with %+v", got)
 	}
 }
+
+func TestAMissingUploadHasANumberByOperation(t *testing.T) {
+	c := start(t, ossemu.Config{})
+	c.put("src", pattern(10))
+	const upload = "uploadId=0123456789ABCDEF0123456789ABCDEF"
+	part := c.object("PUT", "key", "partNumber=1&"+upload)
+	for ec, q := range map[string]call{
+		"0042-00000104": withBody(part, "x"),
+		"0042-00000311": withHeader(part, "x-oss-copy-source", "/"+c.emu.Bucket+"/src"),
+		"0042-00000002": c.object("DELETE", "key", upload),
+	} {
+		c.refused(404, "NoSuchUpload", q).wantHeader(t, "x-oss-ec", ec)
+	}
+}

@@ -41,6 +41,9 @@ var failureTable = []struct {
 	{context.DeadlineExceeded, errRequestTimeout},
 }
 
+// noUploadNumbers are the numbers of a missing upload that differ by operation.
+var noUploadNumbers = map[operation]string{opUploadPart: "0042-00000104", opUploadPartCopy: "0042-00000311"}
+
 // failure says how an error is answered. One that is not known is the server's
 // own trouble and is logged.
 func (q *request) failure(err error) *failure {
@@ -50,6 +53,11 @@ func (q *request) failure(err error) *failure {
 	}
 	for _, row := range failureTable {
 		if errors.Is(err, row.err) {
+			if ec, ok := noUploadNumbers[q.op]; ok && row.err == store.ErrNoUpload {
+				f := *row.failure
+				f.ec = ec
+				return &f
+			}
 			return row.failure
 		}
 	}
