@@ -135,7 +135,7 @@ var badInput = map[string]struct {
 	},
 	"no key": {
 		spoil: func(s *situation) { s.env = environ()[:2] },
-		want:  []string{"credentials env", "OSS_ACCESS_KEY_ID"}, code: 1,
+		want:  []string{"OSS_ACCESS_KEY_ID", "--credentials"}, code: 1,
 	},
 	"expired token": {
 		spoil: func(s *situation) {
@@ -161,7 +161,7 @@ var badInput = map[string]struct {
 	},
 	"credentials file that is missing": {
 		spoil: func(s *situation) { s.flag("--credentials=file", "--credentials-file="+s.dir+"/nothing") },
-		want:  []string{"/nothing", "credentials"}, code: 1,
+		want:  []string{"/nothing", "--credentials-file"}, code: 1,
 	},
 	"credentials file that others can read": {
 		spoil: func(s *situation) {
@@ -179,7 +179,7 @@ var badInput = map[string]struct {
 	},
 	"kind of credentials that is unknown": {
 		spoil: func(s *situation) { s.flag("--credentials=ecs") },
-		want:  []string{"--credentials", `"ecs"`}, code: 2,
+		want:  []string{"--credentials", `"ecs"`, "did you mean ecs-ram-role?"}, code: 2,
 	},
 	"cache directory without a parent": {
 		spoil: func(s *situation) { s.cache = filepath.Join(s.dir, "no", "cache") },
@@ -268,7 +268,7 @@ var badInput = map[string]struct {
 	},
 	"configuration that is missing": {
 		spoil: func(s *situation) { s.flag("--config=" + s.dir + "/none.yaml") },
-		want:  []string{"/none.yaml", "no such file"}, code: 2,
+		want:  []string{"/none.yaml", "no such file", "--config"}, code: 2,
 	},
 	"misspelled variable": {
 		spoil: func(s *situation) { s.setenv("PAILFS_CACHEDIR", "/ssd") },
@@ -292,7 +292,7 @@ var badInput = map[string]struct {
 	},
 	"log file without a directory": {
 		spoil: func(s *situation) { s.flag("--log-file=" + s.dir + "/no/pailfs.log") },
-		want:  []string{"/no/pailfs.log"}, code: 1,
+		want:  []string{"--log-file", "/no/pailfs.log", "directory that exists"}, code: 1,
 	},
 	"no /dev/fuse": {
 		spoil: func(s *situation) { s.role = "without /dev/fuse" },

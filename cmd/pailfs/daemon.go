@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -151,7 +150,7 @@ func (d *daemon) openStore(ctx context.Context) error {
 	}
 	credentials, err := oss.OpenCredentials(credentialsConfig(c), d.log.Logger)
 	if err != nil {
-		return fmt.Errorf("credentials %s: %w", c.Credentials, err)
+		return credentialsRemedy(c, err)
 	}
 	d.credentials = credentials
 	d.opens("credentials", credentials.Close)
@@ -182,12 +181,23 @@ func (d *daemon) openStore(ctx context.Context) error {
 			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout",
 				d.source, c.Endpoint, c.StartTimeout)
 		}
-		if errors.Is(err, oss.ErrInvalid) && c.Region != "" && strings.Contains(err.Error(), "signing region") {
-			return d.settings.Refuse("region", fmt.Errorf("%q is not the region of %s: set the bucket's own (%w)", c.Region, d.source, err))
-		}
-		return err // it names the bucket and the endpoint
+		return err // it names the bucket, the endpoint and the remedy
 	}
 	return nil
+}
+
+// credentialsRemedy adds what can be done about credentials that cannot be read.
+func credentialsRemedy(c *config.Config, err error) error {
+	switch {
+	case c.Credentials == "env" || c.Credentials == "sts":
+		return fmt.Errorf("%w: export the key's variables, or name another source with --credentials", err)
+	case c.Credentials == "file" && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: name the file with --credentials-file", err)
+	case c.Credentials == "file":
+		return err // it says what to do
+	default:
+		return fmt.Errorf("%w: check --credentials %s, or name another source with it", err, c.Credentials)
+	}
 }
 
 // credentialsConfig translates the settings.

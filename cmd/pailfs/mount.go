@@ -54,7 +54,7 @@ func (c *mountCmd) Run(p program, parsed *kong.Context) error {
 	}
 	log, err := openLog(&l.Config, p.stderr, p.parent != nil)
 	if err != nil {
-		return err
+		return l.Refuse("log-file", fmt.Errorf("%w: choose a path in a directory that exists and can be written", err))
 	}
 	defer func() { _ = log.Close() }() // nothing can be logged any more
 	return serve(p, l, c.Source, at, stale, log)

@@ -283,7 +283,7 @@ func TestLocations(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	candidates := []string{"cache_dir", "cache_size", "memory", "uid"}
-	for in, want := range map[string]string{"cache_siez": "cache_size", "memroy": "memory", "cachedir": "cache_dir", "quorum": "", "x": ""} {
+	for in, want := range map[string]string{"cache_siez": "cache_size", "memroy": "memory", "cachedir": "cache_dir", "quorum": "", "x": "", "mem": "memory", "cache": ""} {
 		if got := Nearest(in, candidates); got != want {
 			t.Errorf("%q is near %q, want %q", in, got, want)
 		}

@@ -62,7 +62,7 @@ func (l *Loaded) loadFile(path string, settings []Setting) error {
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, fmt.Errorf("read configuration: %w: check --config and %s", err, FileEnv)
 	}
 	defer func() { _ = f.Close() }() // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))

@@ -1,8 +1,24 @@
 package config
 
+import "strings"
+
 // Nearest returns the candidate that word was probably meant to be, or "" when
-// none is near: at most a third of the letters may differ, and at least two may.
+// none is near: the only one that begins with it, or else the one with the least
+// difference, of which a third of the letters may differ, and at least two may.
 func Nearest(word string, candidates []string) string {
+	begin := ""
+	for _, c := range candidates {
+		if len(word) > 1 && strings.HasPrefix(c, word) {
+			if begin != "" {
+				begin = ""
+				break
+			}
+			begin = c
+		}
+	}
+	if begin != "" {
+		return begin
+	}
 	best, bestDistance := "", max(2, len(word)/3)+1
 	for _, c := range candidates {
 		if d := distance(word, c); d < bestDistance {
