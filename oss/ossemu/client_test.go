@@ -33,10 +33,14 @@ type client struct {
 
 func start(t testing.TB, cfg ossemu.Config) *client {
 	t.Helper()
+	return &client{t: t, emu: ossemutest.Start(t, cfg), http: newHTTPClient(t)}
+}
+
+func newHTTPClient(t testing.TB) *http.Client {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &client{t: t, emu: ossemutest.Start(t, cfg), http: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
+	return &http.Client{Transport: transport, CheckRedirect: noRedirect}
 }
 
 // answer is a response that has been read whole.
@@ -66,19 +70,23 @@ type call struct {
 // subresources are the parameters that version 1 signs, as far as the tests use
 // them.
 var subresources = strings.Fields(`acl append bucketInfo continuation-token cors delete lifecycle live location objectMeta partNumber
-	position restore sequential stat symlink tagging uploadId uploads versioning versions website policy
+	position logging restore sequential stat symlink tagging uploadId uploads versioning versions website policy
 	response-content-type response-content-disposition response-cache-control response-expires response-content-encoding
 	response-content-language x-oss-traffic-limit x-oss-process`)
 
 func (c *client) sign(r *http.Request, q call) {
 	r.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	var oss []string
-	for name, values := range r.Header {
+	var names []string
+	for name := range r.Header {
 		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-oss-") {
-			oss = append(oss, lower+":"+strings.Join(values, ",")+"\n")
+			names = append(names, lower)
 		}
 	}
-	sort.Strings(oss)
+	sort.Strings(names)
+	oss := ""
+	for _, name := range names {
+		oss += name + ":" + r.Header.Get(name) + "\n"
+	}
 	resource := "/"
 	if q.bucket != "" {
 		resource = "/" + q.bucket + "/" + q.key
@@ -100,7 +108,7 @@ func (c *client) sign(r *http.Request, q call) {
 		resource += "?" + strings.Join(signed, "&")
 	}
 	text := strings.Join([]string{
-		q.method, r.Header.Get("Content-MD5"), r.Header.Get("Content-Type"), r.Header.Get("Date"), strings.Join(oss, "") + resource,
+		q.method, r.Header.Get("Content-MD5"), r.Header.Get("Content-Type"), r.Header.Get("Date"), oss + resource,
 	}, "\n")
 	mac := hmac.New(sha1.New, []byte(c.emu.AccessKeySecret))
 	mac.Write([]byte(text))

@@ -169,6 +169,9 @@ func (q *request) compresses(o *store.Object, rangeHeader string) bool {
 }
 
 func (q *request) sendCompressed(rep *reply) {
+	if f, ok := q.w.(http.Flusher); ok {
+		f.Flush() // else net/http gives a short answer a length after all
+	}
 	z := gzip.NewWriter(q.w)
 	err := q.copy(z, rep.body, rep.off, rep.length, q.trip.Download(q.limit))
 	if err == nil {
