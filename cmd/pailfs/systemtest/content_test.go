@@ -110,9 +110,11 @@ func (v version) explain(p []byte, off int64, known []version) string {
 	if first < 0 {
 		return "nothing is wrong"
 	}
-	end := first
-	for end < len(p) && v.wrongByte(p[end:end+1], off+int64(end)) >= 0 {
-		end++
+	end := first + 1
+	for next := end; next < len(p) && next < end+16; next++ { // a byte may be right by chance
+		if v.wrongByte(p[next:next+1], off+int64(next)) >= 0 {
+			end = next + 1
+		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q version %d of %d bytes: %d bytes read at %d, from %d (%d in) for %d bytes wrong, ",

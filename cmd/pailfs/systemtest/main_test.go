@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// binary is the program under test, built by TestMain.
-var binary string
+// program is the binary under test, built by TestMain.
+var program string
 
 // TestMain builds the program and runs the tests in a mount namespace of their
 // own: whatever a test mounts is gone with the test process, also when it is
@@ -42,8 +42,8 @@ func build(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "pailfs")
-	args := []string{"build", "-o", binary}
+	program = filepath.Join(dir, "pailfs")
+	args := []string{"build", "-o", program}
 	env := append(os.Environ(), "CGO_ENABLED=0")
 	if os.Getenv("PAILFS_SYSTEMTEST_RACE") != "" {
 		args, env = append(args, "-race"), os.Environ()
