@@ -53,33 +53,48 @@ type entry struct {
 
 const crossBucket = "cross-bucket"
 
-// sdks opens both SDKs with both signatures.
+// sdks opens both SDKs with every signature and every style of addressing.
 func sdks(t *testing.T, addr string) map[string]sdk {
 	t.Helper()
 	all := make(map[string]sdk)
-	for name, options := range map[string][]ossv1.ClientOption{
-		"sdk1-sign1": nil,
-		"sdk1-sign4": {ossv1.AuthVersion(ossv1.AuthV4), ossv1.Region(region)},
+	for style, where := range map[string]struct {
+		endpoint, proxy string
+		cname           bool
+	}{
+		"path":  {endpoint: "http://" + addr},
+		"host":  {endpoint: "http://" + domain, proxy: "http://" + addr},
+		"cname": {endpoint: "http://" + cname, proxy: "http://" + addr, cname: true},
 	} {
-		client, err := ossv1.New("http://"+addr, keyID, keySecret, options...)
-		if err != nil {
-			t.Fatalf("open SDK v1: %v", err)
-		}
-		bucket, err := client.Bucket(crossBucket)
-		if err != nil {
-			t.Fatalf("open bucket: %v", err)
-		}
-		all[name] = &sdk1{bucket}
-	}
-	for name, version := range map[string]ossv2.SignatureVersionType{
-		"sdk2-sign1": ossv2.SignatureVersionV1,
-		"sdk2-sign4": ossv2.SignatureVersionV4,
-	} {
-		all[name] = &sdk2{ossv2.NewClient(ossv2.LoadDefaultConfig().
+		options := []ossv1.ClientOption{ossv1.UseCname(where.cname)}
+		config := ossv2.LoadDefaultConfig().
 			WithCredentialsProvider(credentials.NewStaticCredentialsProvider(keyID, keySecret)).
-			WithEndpoint("http://" + addr).WithRegion(region).WithSignatureVersion(version).WithRetryer(retry.NopRetryer{}))}
+			WithEndpoint(where.endpoint).WithRegion(region).WithUseCName(where.cname).WithRetryer(retry.NopRetryer{})
+		if where.proxy != "" {
+			options = append(options, ossv1.Proxy(where.proxy))
+			config.WithProxyHost(where.proxy)
+		}
+		options = slices.Clip(options)
+		all["sdk1-sign1-"+style] = open1(t, where.endpoint, options...)
+		all["sdk1-sign2-"+style] = open1(t, where.endpoint, append(options, ossv1.AuthVersion(ossv1.AuthV2))...)
+		all["sdk1-sign4-"+style] = open1(t, where.endpoint, append(options, ossv1.AuthVersion(ossv1.AuthV4), ossv1.Region(region))...)
+		v1, v4 := config.Copy(), config.Copy()
+		all["sdk2-sign1-"+style] = &sdk2{ossv2.NewClient(v1.WithSignatureVersion(ossv2.SignatureVersionV1))}
+		all["sdk2-sign4-"+style] = &sdk2{ossv2.NewClient(v4.WithSignatureVersion(ossv2.SignatureVersionV4))}
 	}
 	return all
+}
+
+func open1(t *testing.T, endpoint string, options ...ossv1.ClientOption) *sdk1 {
+	t.Helper()
+	client, err := ossv1.New(endpoint, keyID, keySecret, options...)
+	if err != nil {
+		t.Fatalf("open SDK v1: %v", err)
+	}
+	bucket, err := client.Bucket(crossBucket)
+	if err != nil {
+		t.Fatalf("open bucket: %v", err)
+	}
+	return &sdk1{bucket}
 }
 
 // What one SDK has written, the other reads: bytes, identity, metadata, listing.

@@ -16,6 +16,8 @@ const (
 	// domain is a service domain for clients that name the bucket in the host; they
 	// reach it through the emulator as their HTTP proxy.
 	domain = "oss.test"
+	// cname is a host name of the bucket of the test that crosses the SDKs.
+	cname = "files.test"
 )
 
 // full says whether everything is wanted rather than what fits CI.
@@ -37,6 +39,7 @@ func emulateSlowly(t *testing.T, shape ossemu.Shape, buckets ...string) string {
 		Buckets:        buckets,
 		Region:         region,
 		ServiceDomains: []string{domain},
+		CNames:         map[string]string{cname: crossBucket},
 		Shape:          shape,
 	})
 	if err != nil {
