@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -75,7 +76,7 @@ func TestControlIsReachedThroughAnyDirectory(t *testing.T) {
 		}
 	}
 	const unknown = 3<<30 | 64<<16 | 'p'<<8 | 2
-	if _, _, err := shout(s.dir, unknown); err != unix.ENOTTY {
+	if _, _, err := shout(s.dir, unknown); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("an unknown command: %v, want ENOTTY", err)
 	}
 }
@@ -88,7 +89,7 @@ func TestFilesTakeNoIoctl(t *testing.T) {
 	const shutdown = 0x8004587d // FS_IOC_SHUTDOWN, which would take the disk below down
 	for range 2 {               // cached, then passed through
 		for _, cmd := range []uintptr{upperCommand, shutdown, unix.FS_IOC_GETFLAGS} {
-			if _, _, err := shout(s.path("file"), cmd); err != unix.ENOTTY {
+			if _, _, err := shout(s.path("file"), cmd); !errors.Is(err, unix.ENOTTY) {
 				t.Errorf("ioctl %#x on a file: %v, want ENOTTY", cmd, err)
 			}
 		}
@@ -102,7 +103,7 @@ func TestFilesTakeNoIoctl(t *testing.T) {
 
 func TestWithoutControlThereIsNone(t *testing.T) {
 	s := mounted(t, newWorld(), Config{}, cache.Config{})
-	if _, _, err := shout(s.dir, upperCommand); err != unix.ENOTTY {
+	if _, _, err := shout(s.dir, upperCommand); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("%v, want ENOTTY", err)
 	}
 }

@@ -148,7 +148,7 @@ var differentialKinds = []struct {
 		return p.through(func(f, to *os.File) (int64, error) {
 			at := off
 			moved, err := unix.CopyFileRange(int(f.Fd()), &at, int(to.Fd()), nil, n, 0)
-			if err == unix.EXDEV && f == p.mount {
+			if errors.Is(err, unix.EXDEV) && f == p.mount {
 				// The kernel copies between file systems of one type only; cp and others
 				// go on with this.
 				moved, err = unix.Sendfile(int(to.Fd()), int(f.Fd()), &at, n)
@@ -182,7 +182,7 @@ var differentialKinds = []struct {
 	{"whole", func(p *pair) error {
 		return p.both(func(f *os.File) outcome {
 			b, err := os.ReadFile(f.Name())
-			return outcome{data: b, errno: syscall.Errno(errnoNumber(errors.Unwrap(errOrPath(err))))}
+			return outcome{data: b, errno: syscall.Errno(errnoNumber(err))}
 		})
 	}},
 	{"drop pages", func(p *pair) error {
@@ -192,13 +192,6 @@ var differentialKinds = []struct {
 		off, n := p.window(4 << 20)
 		return unix.Fadvise(int(p.mount.Fd()), off, int64(n), unix.FADV_WILLNEED)
 	}},
-}
-
-func errOrPath(err error) error {
-	if err == nil {
-		return &os.PathError{}
-	}
-	return err
 }
 
 type fdReader int
@@ -243,8 +236,8 @@ func (p *pair) both(read func(f *os.File) outcome) error {
 		for at < min(len(a.data), len(b.data)) && a.data[at] == b.data[at] {
 			at++
 		}
-		return fmt.Errorf("%w: %s of %d bytes: mount %d bytes, n %d, errno %d; copy %d bytes, n %d, errno %d; first difference at %d: %x, want %x",
-			errDiffers, p.path, p.size, len(a.data), a.n, a.errno, len(b.data), b.n, b.errno, at, some(a.data, at), some(b.data, at))
+		return fmt.Errorf("%w: %s of %d bytes: mount %d bytes, n %d, %q; copy %d bytes, n %d, %q; first difference at %d: %x, want %x",
+			errDiffers, p.path, p.size, len(a.data), a.n, a.errno.Error(), len(b.data), b.n, b.errno.Error(), at, some(a.data, at), some(b.data, at))
 	}
 	return nil
 }

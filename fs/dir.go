@@ -107,7 +107,7 @@ func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *f
 	status := f.readDir(cancel, in, func(h *dirHandle, d fuse.DirEntry, e *manifest.Entry) bool {
 		entry := out.AddDirLookupEntry(d)
 		if entry != nil && e != nil {
-			f.know(h.node, e, h.mu.valid, entry)
+			f.listed(h.node, e, h.mu.valid, entry)
 		}
 		return entry != nil
 	})

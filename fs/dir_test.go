@@ -386,7 +386,7 @@ func TestListingErrorsReachTheReader(t *testing.T) {
 	for {
 		entries, err := getdents(fd, buf)
 		if err != nil {
-			if err != unix.EIO {
+			if !errors.Is(err, unix.EIO) {
 				t.Fatal(err)
 			}
 			failures++

@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/oss"
 )
 
 // site is a world that is mounted.
@@ -91,11 +91,10 @@ func tempDir(t testing.TB) string {
 }
 
 func testLog(t testing.TB) *slog.Logger {
-	var w io.Writer = io.Discard
-	if os.Getenv("PAILFS_TEST_LOG") != "" {
-		w = t.Output()
+	if os.Getenv("PAILFS_TEST_LOG") == "" {
+		return quiet()
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 func must(t testing.TB, err error) {
@@ -189,3 +188,19 @@ func (l *lines) count(parts ...string) int {
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// writeContent writes the content of o to a file.
+func writeContent(t testing.TB, path string, o oss.Object) {
+	t.Helper()
+	f, err := os.Create(path)
+	must(t, err)
+	buf := make([]byte, 1<<20)
+	for off := int64(0); off < o.Size; off += int64(len(buf)) {
+		p := buf[:min(int64(len(buf)), o.Size-off)]
+		content(o, off, p)
+		_, err := f.Write(p)
+		must(t, err)
+	}
+	must(t, f.Sync())
+	must(t, f.Close())
+}

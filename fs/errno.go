@@ -56,8 +56,11 @@ func versionErrno(err error) syscall.Errno {
 // matches is [errors.Is], except that an ENOENT of the cache's own disk does not
 // say that a name of the mount does not exist.
 func matches(err, kind error) bool {
-	var errno syscall.Errno
-	return errors.Is(err, kind) && (kind != iofs.ErrNotExist || !errors.As(err, &errno))
+	if !errors.Is(err, kind) {
+		return false
+	}
+	_, ofSystem := errors.AsType[syscall.Errno](err)
+	return !ofSystem || !errors.Is(kind, iofs.ErrNotExist)
 }
 
 // ours reports whether errno says that something is wrong with us or the store,

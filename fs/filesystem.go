@@ -2,7 +2,6 @@ package fs
 
 import (
 	"log/slog"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,8 +39,7 @@ type filesystem struct {
 	counters counters
 	metrics  *metrics
 	// logs bounds how many failures are logged.
-	logs    *rate.Limiter
-	stopped atomic.Bool
+	logs *rate.Limiter
 }
 
 var _ fuse.RawFileSystem = (*filesystem)(nil)

@@ -250,8 +250,10 @@ type lister struct {
 // seek moves to an offset that the kernel has from us.
 func (r *lister) seek(off uint64, now time.Time) {
 	number, position := unpackOffset(off)
-	if position == r.position && (position == 0 || number == r.list.number) && !(position == 0 && r.list.expired(now)) {
-		return
+	if position == r.position {
+		if position == 0 && !r.list.expired(now) || position > 0 && number == r.list.number {
+			return
+		}
 	}
 	r.position, r.pending, r.end = position, nil, false
 	switch {

@@ -43,7 +43,10 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	if err != nil {
 		return f.fail("lookup "+name, dir, nameErrno(err), err)
 	}
-	f.know(dir, &e, valid, out)
+	n := f.nodes.acquire(newInode(dir, &e))
+	// The tree stands by this version again, or knows no better.
+	n.stale.Store(false)
+	f.answer(n, valid, out)
 	return fuse.OK
 }
 
@@ -58,11 +61,19 @@ func negative(out *fuse.EntryOut, valid manifest.Validity) fuse.Status {
 	return fuse.OK
 }
 
-// know gives the kernel a reference to the inode of e.
-func (f *filesystem) know(dir *inode, e *manifest.Entry, valid manifest.Validity, out *fuse.EntryOut) {
+// listed gives the kernel a reference to the inode of an entry of a listing. What
+// is known to be gone is left out: the listing may be older than that knowledge.
+func (f *filesystem) listed(dir *inode, e *manifest.Entry, valid manifest.Validity, out *fuse.EntryOut) {
 	n := f.nodes.acquire(newInode(dir, e))
-	// The tree stands by this version again, or knows no better.
-	n.stale.Store(false)
+	if n.stale.Load() {
+		f.Forget(n.id, 1)
+		return
+	}
+	f.answer(n, valid, out)
+}
+
+// answer tells the kernel of n, to which it has been given a reference.
+func (f *filesystem) answer(n *inode, valid manifest.Validity, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	f.attr(n, &out.Attr)
 	out.SetEntryTimeout(lifetime(valid))

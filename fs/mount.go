@@ -234,16 +234,19 @@ func (m *Mounted) Status() Status {
 		mode = "immutable"
 	}
 	return Status{
-		Mountpoint:      m.cfg.Mountpoint,
-		Source:          m.cfg.Source,
-		Mode:            mode,
-		NoOpen:          m.noOpen,
-		Passthrough:     Feature{On: m.fs.passthrough.on, Reason: m.fs.passthrough.reason},
-		PassthroughMin:  m.cfg.PassthroughMin,
+		Mountpoint:  m.cfg.Mountpoint,
+		Source:      m.cfg.Source,
+		Mode:        mode,
+		NoOpen:      m.noOpen,
+		Passthrough: Feature{On: m.fs.passthrough.on, Reason: m.fs.passthrough.reason},
+
+		PassthroughMin:      m.cfg.PassthroughMin,
+		PassthroughFailures: m.fs.passthrough.failures.Load(),
+
 		Kernel:          fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor),
 		ReadAheadKiB:    m.readAhead,
 		ReadAheadReason: m.readAheadReason,
-		MaxRead:         maxRead,
+		MaxRead:         largestRead(),
 		OpenFiles:       c.openFiles.Load(),
 		OpenDirs:        c.openDirs.Load(),
 		Inodes:          m.fs.nodes.count.Load(),

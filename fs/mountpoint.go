@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -127,6 +128,19 @@ const (
 	maxRead       = 1 << 20
 	maxBackground = 128
 )
+
+// largestRead is the size that the kernel allows a READ to have: maxRead, unless
+// the machine is set to less.
+func largestRead() int {
+	const ofOldKernels = 256
+	pages := ofOldKernels
+	if text, err := os.ReadFile("/proc/sys/fs/fuse/max_pages_limit"); err == nil {
+		if n, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil {
+			pages = n
+		}
+	}
+	return min(maxRead, pages*os.Getpagesize())
+}
 
 // mountOptions are what the library gets to know of cfg.
 func mountOptions(cfg Config, direct bool) *fuse.MountOptions {

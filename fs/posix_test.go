@@ -86,7 +86,7 @@ var posixReads = map[string]func(t *testing.T, s *site){
 		}
 		a, b := open(), open()
 		must(t, unix.Flock(a, unix.LOCK_EX))
-		if err := unix.Flock(b, unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
+		if err := unix.Flock(b, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 			t.Errorf("flock of a locked file: %v", err)
 		}
 		lock := unix.Flock_t{Type: unix.F_RDLCK, Len: 10}
@@ -130,7 +130,7 @@ var posixReads = map[string]func(t *testing.T, s *site){
 			off    int64
 			whence int
 		}{{size, unix.SEEK_DATA}, {size + 1, unix.SEEK_DATA}, {size + 1, unix.SEEK_HOLE}} {
-			if _, err := unix.Seek(fd, c.off, c.whence); err != unix.ENXIO {
+			if _, err := unix.Seek(fd, c.off, c.whence); !errors.Is(err, unix.ENXIO) {
 				t.Errorf("lseek(%d, %d): %v, want ENXIO", c.off, c.whence, err)
 			}
 		}

@@ -21,6 +21,7 @@ const readerCommand = "pailfs-test-reader"
 // JSON and returns what is to be sent back.
 var readerTasks = map[string]func(args json.RawMessage) (any, error){
 	"small":        task(readSmall),
+	"large":        task(readLarge),
 	"differential": task(differential),
 	"access":       task(access),
 	"mapping":      task(mapping),

@@ -12,6 +12,9 @@ type Status struct {
 	NoOpen Feature `json:"no_open"`
 	// Passthrough says whether whole files are read without us, and why.
 	Passthrough Feature `json:"passthrough"`
+	// PassthroughFailures counts files that the kernel did not take although it had
+	// taken others; they are read through us.
+	PassthroughFailures int64 `json:"passthrough_failures"`
 	// PassthroughMin is the smallest file, in bytes, that is passed through.
 	PassthroughMin int64 `json:"passthrough_min_bytes"`
 	// Kernel is the version of the FUSE protocol that the kernel speaks.

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"runtime"
 	"strings"
@@ -36,10 +37,8 @@ func access(a accessArgs) (accessResult, error) {
 }
 
 func errnoNumber(err error) int {
-	if errno, ok := err.(syscall.Errno); ok {
-		return int(errno)
-	}
-	return 0
+	errno, _ := errors.AsType[syscall.Errno](err)
+	return int(errno)
 }
 
 // rawDirent is one entry as getdents64(2) gives it.

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func TestExtendedAttributes(t *testing.T) {
 		{"dir/file", "system.posix_acl_access", "", unix.EOPNOTSUPP},
 		{"dir/file", "trusted.overlay.opaque", "", unix.EOPNOTSUPP},
 	} {
-		if got, err := get(c.path, c.name); got != c.want || err != c.err {
+		if got, err := get(c.path, c.name); got != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s of %q: %q, %v; want %q, %v", c.name, c.path, got, err, c.want, c.err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestExtendedAttributeSizes(t *testing.T) {
 	if n, err := unix.Getxattr(s.path("file"), "user.pailfs.etag", nil); n != len(o.ETag) || err != nil {
 		t.Errorf("asking for the size: %d, %v", n, err)
 	}
-	if _, err := unix.Getxattr(s.path("file"), "user.pailfs.etag", make([]byte, 5)); err != unix.ERANGE {
+	if _, err := unix.Getxattr(s.path("file"), "user.pailfs.etag", make([]byte, 5)); !errors.Is(err, unix.ERANGE) {
 		t.Errorf("into too small a buffer: %v, want ERANGE", err)
 	}
 }
