@@ -93,8 +93,14 @@ func (c *Cache) openSSD(cfg Config, files func(dir string) (fileSystem, error)) 
 	if err != nil {
 		return fmt.Errorf("open cache directory: %w", err)
 	}
-	c.ssd, err = openSSD(cfg, c.memory.limit/4, fsys, c)
+	c.ssd, err = openSSD(cfg, queueLimit(c.memory.limit), fsys, c)
 	return err
+}
+
+// queueLimit is how many bytes may wait to be written to SSD: a quarter of the
+// memory, more where that is little.
+func queueLimit(memory int64) int64 {
+	return max(memory/4, min(memory/2, 48<<20))
 }
 
 // Open pins the version obj in the cache until the handle is closed. It makes no
@@ -108,7 +114,7 @@ func (c *Cache) Open(obj oss.Object) (*Handle, error) {
 	if c.ssd != nil {
 		c.ssd.residents.opened(o.id)
 	}
-	return &Handle{object: o}, nil
+	return &Handle{object: o, lives: o.lives.Load()}, nil
 }
 
 // object returns the record of obj with a reference.
@@ -313,6 +319,7 @@ func (c *Cache) runMemory() {
 			wanted = max(wanted, maxRanges*segmentSize) // readahead does not wait
 		}
 		c.memory.shrink()
+		c.ssd.shed(urgentBytes)
 		after := settleAfter
 		soon = nil
 		if urgentBytes > 0 {

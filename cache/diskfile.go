@@ -76,11 +76,11 @@ type diskState struct {
 	// blocks and trusted are how many there are in all segments.
 	blocks, trusted int64
 	// writing counts the extents that wait to be written, fetching the calls of
-	// Fetch. While there is any, and while the index does not know everything, the
-	// object is not evicted.
+	// Fetch. While there is any the object is not evicted.
 	writing, fetching int
-	dirty             bool
-	// indexedRecord is what the index has.
+	// dirty says that the object is in ssdTier.dirty, and indexed is what the index
+	// has.
+	dirty   bool
 	indexed objectRecord
 	// verifying says that all blocks are being checked.
 	verifying bool
@@ -156,8 +156,10 @@ func (o *object) distrust() {
 // open returns the object's file, with a reference for the caller. If create is
 // set, a file that does not exist is made.
 func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
-	o.mu.Lock()
 	d := &o.mu.disk
+	o.opening.Lock()
+	defer o.opening.Unlock()
+	o.mu.Lock()
 	if f := d.file; f != nil {
 		f.acquire()
 		o.mu.Unlock()

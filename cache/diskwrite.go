@@ -5,10 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
-// diskWriters is how many extents are written at once.
-const diskWriters = 4
+const (
+	// diskWriters is how many extents are written at once.
+	diskWriters = 4
+	// maxOffers is how often an extent that was dropped is offered again.
+	maxOffers = 3
+	// busyWait is how long a write waits for an object to be gone that is being
+	// evicted.
+	busyWait = time.Second
+)
 
 // writeJob is an extent that waits to be written. It holds a reference.
 type writeJob struct {
@@ -94,6 +102,26 @@ func (q *writeQueue) done(cost int64) {
 	}
 }
 
+// shed removes the oldest jobs that nobody waits for, until that many bytes are
+// free.
+func (q *writeQueue) shed(bytes int64) (dropped []writeJob) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := q.mu.jobs[:0]
+	for _, j := range q.mu.jobs {
+		if bytes <= 0 || j.fetch != nil {
+			kept = append(kept, j)
+			continue
+		}
+		bytes -= j.extent.cost
+		q.mu.bytes -= j.extent.cost
+		dropped = append(dropped, j)
+	}
+	clear(q.mu.jobs[len(kept):])
+	q.mu.jobs = kept
+	return dropped
+}
+
 // close lets pop return false once the queue is empty.
 func (q *writeQueue) close() {
 	q.mu.Lock()
@@ -116,6 +144,13 @@ func (q *writeQueue) waiting() int64 {
 	return q.mu.bytes
 }
 
+// hasRoom tells whether a job of that cost would be taken now.
+func (q *writeQueue) hasRoom(cost int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.mu.closed && q.mu.bytes+cost <= q.limit
+}
+
 // The reasons for which an extent is not written.
 var (
 	errQueueFull = errors.New("the disk cannot keep up")
@@ -123,6 +158,20 @@ var (
 	errBusy      = errors.New("object is being evicted")
 	errNotOK     = errors.New("the disk is not ok")
 )
+
+// wants tells whether e, which is in memory, should be written and is not about to
+// be; if so it counts it as accepts does. o.mu must be held.
+func (t *ssdTier) wants(o *object, e *extent) bool {
+	if t == nil || e.flight != nil || e.holds&heldWriting != 0 || e.holds == 0 || e.offers == maxOffers ||
+		o.segment(e.span.segment).disk.hasAll(e.span.first, e.span.end) {
+		return false
+	}
+	if !t.queue.hasRoom(e.cost) || !t.accepts(o) {
+		return false
+	}
+	e.offers++
+	return true
+}
 
 // submit queues e, which accepts has counted, to be written. Without a fetch it
 // never blocks: where there is no room e is dropped.
@@ -147,6 +196,16 @@ func (t *ssdTier) submit(ctx context.Context, e *extent, fetch *fetchJob) {
 		}
 		t.written(writeJob{e, fetch}, err)
 		return
+	}
+}
+
+// shed drops what waits to be written because readers wait for its memory.
+func (t *ssdTier) shed(bytes int64) {
+	if t == nil || bytes <= 0 {
+		return
+	}
+	for _, j := range t.queue.shed(bytes) {
+		t.written(j, errQueueFull)
 	}
 }
 
@@ -236,12 +295,8 @@ func (t *ssdTier) writeSpan(e *extent, s span, fetch *fetchJob) error {
 	o := e.object
 	bytes := diskBytes(o.geometry.length(s))
 	if fetch == nil {
-		answer, _ := t.residents.reserve(o.id, bytes, false)
-		switch answer {
-		case reserveFull:
-			return errDiskFull
-		case reserveBusy:
-			return errBusy
+		if err := t.reserve(o.id, bytes); err != nil {
+			return err
 		}
 	} else {
 		o.mu.Lock()
@@ -253,6 +308,34 @@ func (t *ssdTier) writeSpan(e *extent, s span, fetch *fetchJob) error {
 		t.residents.unreserve(o.id, bytes)
 	}
 	return err
+}
+
+// reserve takes room for bytes of an object. It waits for an eviction of the same
+// object to end, which takes a moment, but not for room.
+func (t *ssdTier) reserve(id identity, bytes int64) error {
+	answer, _ := t.residents.reserve(id, bytes, false)
+	if answer == reserveBusy {
+		deadline := time.NewTimer(busyWait)
+		defer deadline.Stop()
+		for waiting := true; waiting && answer == reserveBusy; {
+			gone := t.residents.waitRoom()
+			answer, _ = t.residents.reserve(id, bytes, false)
+			if answer == reserveBusy {
+				select {
+				case <-gone:
+				case <-deadline.C:
+					waiting = false
+				}
+			}
+		}
+	}
+	switch answer {
+	case reserveFull:
+		return errDiskFull
+	case reserveBusy:
+		return errBusy
+	}
+	return nil
 }
 
 // diskBytes is what n bytes occupy in a file.

@@ -166,7 +166,7 @@ func (t *ssdTier) detach(id identity) bool {
 	defer o.release()
 	o.mu.Lock()
 	d := &o.mu.disk
-	busy := o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 || d.dirty || d.blocked || d.verifying
+	busy := o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 || d.blocked || d.verifying
 	var file *diskFile
 	if !busy {
 		file = o.unload()

@@ -30,6 +30,7 @@ type extent struct {
 	flight   *flight // until the bytes are there
 	consumed int64   // how many bytes readers have taken, for heldAhead
 	cost     int64   // what the budget was charged
+	offers   uint8   // how often it was offered to the SSD tier again
 }
 
 // extentOverhead is what the records around an extent cost beside its buffer: it

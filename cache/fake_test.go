@@ -157,7 +157,7 @@ func (s *fakeStore) resetRequests() {
 func openCache(t testing.TB, s *fakeStore, cfg Config) *Cache {
 	t.Helper()
 	if cfg.Memory == 0 {
-		cfg.Memory = minMemory
+		cfg.Memory = 128 << 20
 	}
 	if cfg.Dir != "" {
 		cfg.MinFreeBytes, cfg.MinFreeInodes = 1, 1

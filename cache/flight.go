@@ -207,6 +207,7 @@ func (f *flight) run(ctx context.Context) {
 func (f *flight) fetch(ctx context.Context) (oss.RangeResult, error) {
 	e := f.extent
 	o, c := e.object, e.object.cache
+	c.ssd.load(o) // so that what comes can be written
 	if err := f.allocate(ctx); err != nil {
 		return oss.RangeResult{}, fmt.Errorf("find memory for %q: %w", o.oss.Key, err)
 	}
@@ -373,6 +374,8 @@ func (f *flight) holds() hold {
 	case f.purpose == forFetch && holds != 0:
 	case e.holds&heldAhead != 0 && e.consumed < o.geometry.length(e.span) && o.mu.handles > 0:
 		holds |= heldAhead
+	case e.holds&heldAhead != 0 && holds != 0 && !o.small():
+		// The stream it was fetched for has gone by; see object.took.
 	default:
 		holds |= heldKept
 	}

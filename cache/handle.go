@@ -12,8 +12,16 @@ import (
 
 // Handle reads one object version, which it pins: while a handle is open, what
 // SSD holds of the version stays. It is safe for concurrent use.
+//
+// If the content of an object larger than 1 MiB turns out, once all of it has
+// come, not to match the object store's checksum, then every read of the handles
+// that were open at that moment fails with [oss.ErrCorrupted]: they may have
+// returned wrong bytes before. A new handle begins anew.
 type Handle struct {
 	object *object
+	// lives is how often the object had been found corrupted when the handle was
+	// opened.
+	lives uint64
 
 	mu struct {
 		sync.Mutex
@@ -32,7 +40,13 @@ func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := h.object.readAt(ctx, p[:n], off, true); err != nil {
+	if err = h.sound(); err == nil {
+		err = h.object.readAt(ctx, p[:n], off, true)
+	}
+	if err == nil {
+		err = h.sound()
+	}
+	if err != nil {
 		return 0, fmt.Errorf("read %q at %d: %w", h.object.oss.Key, off, err)
 	}
 	if n < len(p) {
@@ -58,11 +72,28 @@ func (h *Handle) View(ctx context.Context, off int64, n int) (*View, error) {
 	if n == 0 {
 		return &View{}, nil
 	}
-	v, err := h.object.view(ctx, off, int64(n))
+	var v *View
+	if err = h.sound(); err == nil {
+		v, err = h.object.view(ctx, off, int64(n))
+	}
+	if err == nil {
+		if err = h.sound(); err != nil {
+			v.Release()
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %q at %d: %w", h.object.oss.Key, off, err)
 	}
 	return v, nil
+}
+
+// sound returns an error if the object was found corrupted since the handle was
+// opened.
+func (h *Handle) sound() error {
+	if h.object.lives.Load() != h.lives {
+		return fmt.Errorf("etag %s: an earlier read may have been wrong: %w", h.object.oss.ETag, oss.ErrCorrupted)
+	}
+	return nil
 }
 
 // clip returns how many of n bytes at off the object has.
@@ -79,7 +110,7 @@ func (h *Handle) clip(off int64, n int) (int, error) {
 func (h *Handle) WholeFile() (*os.File, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.closed {
+	if h.mu.closed || h.sound() != nil {
 		return nil, false
 	}
 	if h.mu.whole == nil {

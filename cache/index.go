@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -31,21 +33,27 @@ var errIndex = errors.New("cache index is unusable")
 // and removed before the file is.
 //
 // bbolt maps its file and trusts it: damage shows as a panic, or as a fault when
-// the file is shorter than it says. Both become errIndex here.
+// the file is shorter than it says. Both become errIndex here. What bbolt left
+// locked stays so; after the first such error the index is dead and its file
+// removed, for the next start would meet the same.
 type index struct {
-	db *bbolt.DB
+	db   *bbolt.DB
+	path string
+	dead atomic.Bool
 }
 
 // openIndex opens the index in dir, made if it is missing. clean says that it was
 // closed after the last change, so that it knows of every file.
 func openIndex(dir string) (ix *index, clean bool, err error) {
-	ix = new(index)
-	err = guard(func() error {
-		db, err := bbolt.Open(filepath.Join(dir, indexName), 0o600, &bbolt.Options{
+	ix = &index{path: filepath.Join(dir, indexName)}
+	err = ix.guard(func() error {
+		db, err := bbolt.Open(ix.path, 0o600, &bbolt.Options{
 			// The directory's own lock was taken; nobody else has the file.
-			Timeout:        time.Second,
-			FreelistType:   bbolt.FreelistMapType,
-			NoFreelistSync: true,
+			Timeout:      time.Second,
+			FreelistType: bbolt.FreelistMapType,
+			// Without a stored list of free pages bbolt walks through all pages at the
+			// start, in a goroutine where no guard of ours can catch what it meets.
+			NoFreelistSync: false,
 			NoStatistics:   true,
 		})
 		if err != nil {
@@ -75,7 +83,7 @@ func openIndex(dir string) (ix *index, clean bool, err error) {
 // setClean notes that the index knows of every file. Nothing may be stored after
 // it.
 func (ix *index) setClean() error {
-	return guard(func() error {
+	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			return tx.Bucket(metaBucket).Put(cleanKey, []byte{recordVersion})
 		})
@@ -91,11 +99,17 @@ func damaged(err error) bool {
 }
 
 // guard runs f, which uses bbolt, and returns its panics as errors.
-func guard(f func() error) (err error) {
+func (ix *index) guard(f func() error) (err error) {
+	if ix.dead.Load() {
+		return errIndex
+	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errIndex, p)
+			if !ix.dead.Swap(true) {
+				_ = os.Remove(ix.path)
+			}
 		}
 	}()
 	return f()
@@ -104,7 +118,7 @@ func guard(f func() error) (err error) {
 // visit calls f with every object, its last use, and what is wrong with its
 // record.
 func (ix *index) visit(f func(id identity, r objectRecord, use useRecord, err error)) error {
-	return guard(func() error {
+	return ix.guard(func() error {
 		return ix.db.View(func(tx *bbolt.Tx) error {
 			uses := tx.Bucket(usesBucket)
 			return tx.Bucket(objectsBucket).ForEach(func(k, v []byte) error {
@@ -125,7 +139,7 @@ func (ix *index) visit(f func(id identity, r objectRecord, use useRecord, err er
 // load returns what is stored of an object: nil if nothing is. A damaged segment
 // is left out.
 func (ix *index) load(id identity) (r *objectRecord, segments map[int]*segmentRecord, err error) {
-	err = guard(func() error {
+	err = ix.guard(func() error {
 		return ix.db.View(func(tx *bbolt.Tx) error {
 			v := tx.Bucket(objectsBucket).Get(id[:])
 			if v == nil {
@@ -171,7 +185,7 @@ type indexUpdate struct {
 
 // store makes the updates durable, all of them or none.
 func (ix *index) store(updates []indexUpdate) error {
-	return guard(func() error {
+	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			objects, segments, uses := tx.Bucket(objectsBucket), tx.Bucket(segmentsBucket), tx.Bucket(usesBucket)
 			for _, u := range updates {
@@ -201,7 +215,7 @@ func (ix *index) store(updates []indexUpdate) error {
 
 // storeUses notes when objects were used, those of them that the index knows.
 func (ix *index) storeUses(used map[identity]useRecord) error {
-	return guard(func() error {
+	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			objects, uses := tx.Bucket(objectsBucket), tx.Bucket(usesBucket)
 			for id, use := range used {
@@ -219,7 +233,7 @@ func (ix *index) storeUses(used map[identity]useRecord) error {
 
 // remove durably forgets objects.
 func (ix *index) remove(ids []identity) error {
-	return guard(func() error {
+	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			objects, segments, uses := tx.Bucket(objectsBucket), tx.Bucket(segmentsBucket), tx.Bucket(usesBucket)
 			for _, id := range ids {
@@ -248,6 +262,11 @@ func (ix *index) remove(ids []identity) error {
 	})
 }
 
+// close closes the index. Of a dead one nothing can be closed: bbolt would wait for
+// itself.
 func (ix *index) close() error {
-	return guard(ix.db.Close)
+	if ix.dead.Load() {
+		return nil
+	}
+	return ix.guard(ix.db.Close)
 }

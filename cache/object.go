@@ -24,6 +24,13 @@ type object struct {
 
 	refs     atomic.Int64
 	lastRead atomic.Int64 // nanoseconds on the cache's clock
+	// lives counts how often the content was found to be wrong after parts of it had
+	// been returned.
+	lives atomic.Uint64
+	// opening is held while the SSD file is opened or made, and before mu: of two
+	// writers that both find none, the second must not truncate what the first has
+	// written.
+	opening sync.Mutex
 	// diskLoaded is mu.disk.loaded, for a look without the lock.
 	diskLoaded atomic.Bool
 
@@ -161,6 +168,9 @@ func (o *object) forget() (l leftovers) {
 		seg.forget()
 	}
 	o.mu.wholeSegments, o.mu.hasCRC64, o.mu.checked = 0, false, false
+	if !o.small() {
+		o.lives.Add(1)
+	}
 	l.file = o.blockDisk()
 	return l
 }

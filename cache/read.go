@@ -115,8 +115,11 @@ func (o *object) locate(off, n int64) place {
 func (p *place) arrived() { p.bytes = p.extent.buf.bytes[p.need-p.n : p.need] }
 
 // took notes that a reader has taken what is at the place. What was held for
-// readers to come is, once all of it has been taken, kept or dropped as the
-// memory tier likes.
+// readers to come is, once all of it has been taken, let go if SSD has it or is
+// about to: a stream that went by is in the kernel's page cache as well, and memory
+// that is used again at once costs less than new memory. Otherwise it is kept or
+// dropped as the memory tier likes. What the SSD tier could not take when it came
+// is offered to it again.
 func (o *object) took(at place) {
 	c := o.cache
 	o.touch()
@@ -126,19 +129,44 @@ func (o *object) took(at place) {
 		return
 	}
 	o.mu.Lock()
-	settled := false
+	again := c.ssd.wants(o, e)
+	if again {
+		o.setHolds(e, e.holds|heldWriting)
+	}
+	settled, gone := false, false
 	if e.holds&heldAhead != 0 {
 		e.consumed += at.n
 		if e.flight == nil && e.consumed >= o.geometry.length(e.span) {
-			o.setHolds(e, e.holds&^heldAhead|heldKept)
-			settled = true
+			if o.onDisk(e) {
+				gone = o.unholdLocked(e, heldAhead)
+			} else {
+				o.setHolds(e, e.holds&^heldAhead|heldKept)
+				settled = true
+			}
 		}
 	}
 	o.mu.Unlock()
+	if gone {
+		e.release()
+		return
+	}
 	c.memory.used(e.key())
 	if settled {
 		c.memory.keep(e)
 	}
+	if again {
+		c.ssd.submit(c.ctx, e, nil)
+	}
+}
+
+// onDisk tells whether SSD has the blocks of e, which is large, or is about to. A
+// small object is read as a whole, perhaps by many readers: it may stay. o.mu must
+// be held.
+func (o *object) onDisk(e *extent) bool {
+	if o.small() {
+		return false
+	}
+	return e.holds&heldWriting != 0 || o.segment(e.span.segment).disk.hasAll(e.span.first, e.span.end)
 }
 
 // find returns where the bytes at off are, having started what is missing of the

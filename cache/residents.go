@@ -20,12 +20,17 @@ type resident struct {
 	evicting bool  // on its way out; its file must not be touched
 }
 
-// sketchRatio is how many counters there are for each object that is present: it
-// is read among many that are not. maxSketch bounds them.
-const (
-	sketchRatio = 8
-	maxSketch   = 4 << 20
-)
+// useAge is after how many uses for each object that is present all counts are
+// halved: more than an epoch over a dataset ten times as large.
+const useAge = 16
+
+// minUseAge is how many uses that are at least.
+const minUseAge = 1024
+
+// admitMargin is by how much more a newcomer must have been used. In an epoch that
+// has just begun the first files were used once more than those whose turn is
+// still to come: that must not count.
+const admitMargin = 1
 
 // residentOverhead is what a file costs beside its blocks.
 const residentOverhead = 4 << 10
@@ -71,7 +76,7 @@ func newResidents(full func()) *residents {
 	r := &residents{full: full}
 	r.mu.table = make(map[identity]*resident)
 	r.mu.uses = make(map[identity]*resident)
-	r.mu.sketch = newSketch(0)
+	r.mu.sketch = newSketch()
 	for _, l := range r.lists() {
 		l.head.next, l.head.prev = &l.head, &l.head
 	}
@@ -124,22 +129,25 @@ func (r *residents) restore(found []*resident, released map[identity]bool) {
 			r.mu.main.pushFront(e)
 		}
 	}
-	r.mu.sketch = newSketch(min(sketchRatio*len(found), maxSketch))
+	r.mu.sketch.grow(len(found))
 }
 
 // setLimit changes how many bytes there may be.
 func (r *residents) setLimit(limit int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	more := limit > r.mu.limit
 	r.mu.limit = limit
-	r.roomLocked()
+	if more {
+		r.roomLocked()
+	}
 }
 
 // opened counts a use of an object, which may be absent.
 func (r *residents) opened(id identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.sketch.add(id)
+	r.mu.sketch.add(id, max(useAge*len(r.mu.table), minUseAge))
 	e := r.mu.table[id]
 	if e == nil {
 		return
@@ -223,9 +231,7 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 		} else {
 			r.mu.window.pushFront(e)
 		}
-		if n := sketchRatio * len(r.mu.table); n > 2*r.mu.sketch.width() && n <= maxSketch {
-			r.mu.sketch = newSketch(n)
-		}
+		r.mu.sketch.grow(len(r.mu.table))
 	}
 	e.wanted = e.wanted || wanted
 	r.resizeLocked(e, need)
@@ -250,8 +256,12 @@ func (r *residents) resizeLocked(e *resident, delta int64) {
 	}
 }
 
-// mainShareLocked is how large the main queue may be: nine tenths.
-func (r *residents) mainShareLocked() int64 { return r.mu.limit - r.mu.limit/10 }
+// mainShareLocked is how large the main queue may be: nine tenths of what eviction
+// leaves.
+func (r *residents) mainShareLocked() int64 {
+	full := r.mu.limit - r.slackLocked()
+	return full - full/10
+}
 
 // slackLocked is how much eviction keeps free, so that writes find room at once.
 func (r *residents) slackLocked() int64 { return min(r.mu.limit/50, 1<<30) }
@@ -291,23 +301,22 @@ func (r *residents) leaveLocked(e *resident) {
 	e.list.remove(e)
 }
 
-// orderLocked returns the queues in which to look for a victim. A window that is
-// too large offers its last: it goes, or takes the place of a victim of the main
-// queue that was used less.
+// orderLocked returns the queues in which to look for a victim. The window offers
+// its last, which goes, or takes the place of a victim of the main queue that was
+// used less.
 func (r *residents) orderLocked() []*residentList {
-	main, window := &r.mu.main, &r.mu.window
-	if window.size <= r.mu.limit-r.mainShareLocked() {
-		return []*residentList{&r.mu.released, main, window}
+	main, window, released := &r.mu.main, &r.mu.window, &r.mu.released
+	if main.size > r.mainShareLocked() {
+		return []*residentList{released, main, window}
 	}
-	candidate := window.back()
-	victim := r.victimLocked(main, false)
-	if candidate != nil && victim != nil && r.mu.released.len == 0 &&
-		r.mu.sketch.estimate(candidate.id) > r.mu.sketch.estimate(victim.id) {
+	candidate, victim := window.back(), r.victimLocked(main, false)
+	if released.len == 0 && candidate != nil && victim != nil &&
+		r.mu.sketch.estimate(candidate.id) > r.mu.sketch.estimate(victim.id)+admitMargin {
 		window.remove(candidate)
 		main.pushFront(candidate)
-		return []*residentList{&r.mu.released, main, window}
+		return []*residentList{main, window}
 	}
-	return []*residentList{&r.mu.released, window, main}
+	return []*residentList{released, window, main}
 }
 
 // victimLocked returns the last of a queue that may go. Those that were used since

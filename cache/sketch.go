@@ -15,35 +15,45 @@ type sketch struct {
 const (
 	// sketchMax is the largest count.
 	sketchMax = 15
-	// sketchAge is how many uses for each counter of a row come before all are
-	// halved. With as many counters as objects that is many epochs of a training
-	// that reads everything once in each.
-	sketchAge = 10
-	// minSketch is the least number of counters in a row.
-	minSketch = 1 << 10
+	// sketchRatio is how many counters a row has for each object that is present: it
+	// is read among many that are not.
+	sketchRatio = 16
+	// minSketch and maxSketch bound the counters of a row.
+	minSketch = 64 << 10
+	maxSketch = 8 << 20
 )
 
-// newSketch returns a sketch that tells apart about n identities.
-func newSketch(n int) *sketch {
-	width := max(minSketch, 1<<bits.Len(uint(max(n, 1)-1)))
-	s := &sketch{mask: uint64(width - 1)}
-	for i := range s.rows {
-		s.rows[i] = make([]uint8, width)
-	}
+func newSketch() *sketch {
+	s := new(sketch)
+	s.grow(0)
 	return s
 }
 
-// width returns the number of counters in a row.
-func (s *sketch) width() int { return int(s.mask + 1) }
+// grow makes the sketch wide enough for that many objects.
+func (s *sketch) grow(objects int) {
+	n := min(max(sketchRatio*objects, minSketch), maxSketch)
+	width := uint64(1) << bits.Len(uint(n-1))
+	if s.rows[0] != nil && width <= s.mask+1 {
+		return
+	}
+	for i, old := range s.rows {
+		row := make([]uint8, width)
+		for from := 0; len(old) > 0 && from < len(row); from += len(old) {
+			copy(row[from:], old) // an identity finds its old count, or more
+		}
+		s.rows[i] = row
+	}
+	s.mask = width - 1
+}
 
-// add counts a use of id.
-func (s *sketch) add(id identity) {
+// add counts a use of id. All counts are halved after age uses.
+func (s *sketch) add(id identity, age int) {
 	for i := range s.rows {
 		if c := &s.rows[i][id.row(i)&s.mask]; *c < sketchMax {
 			*c++
 		}
 	}
-	if s.uses++; s.uses < sketchAge*s.width() {
+	if s.uses++; s.uses < age {
 		return
 	}
 	s.uses = 0

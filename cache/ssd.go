@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -153,7 +154,7 @@ func (t *ssdTier) openIndex() (clean bool, err error) {
 	}
 	t.log.Warn("cache index is damaged, the cache begins empty", "dir", t.dir, "error", err)
 	t.metrics.damaged.Add(1)
-	if err := os.Remove(filepath.Join(t.dir, indexName)); err != nil {
+	if err := os.Remove(filepath.Join(t.dir, indexName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	t.residents = newResidents(t.crowded)
