@@ -51,7 +51,11 @@ func (f *filesystem) String() string { return fsType }
 // sends nothing else before this returns.
 func (f *filesystem) Init(server *fuse.Server) {
 	f.notify.start(server)
-	f.passthrough.probe(server, f.cfg, f.noOpen, f.cache.Stats().SSD.Dir)
+	dir := ""
+	if ssd := f.cache.Stats().SSD; ssd != nil {
+		dir = ssd.Dir
+	}
+	f.passthrough.probe(server, f.cfg, f.noOpen, dir)
 }
 
 // fail logs an error that is ours or the store's and returns its status.
