@@ -73,6 +73,8 @@ type diskState struct {
 	// trusted blocks are in.
 	file  *diskFile
 	inode uint64
+	// opening, while somebody opens the file, is closed when that has ended.
+	opening chan struct{}
 	// blocks and trusted are how many there are in all segments.
 	blocks, trusted int64
 	// writing counts the extents that wait to be written, fetching the calls of
@@ -82,8 +84,9 @@ type diskState struct {
 	// has.
 	dirty   bool
 	indexed objectRecord
-	// verifying says that all blocks are being checked.
-	verifying bool
+	// verifying says that all blocks are being checked, complained that damage was
+	// logged.
+	verifying, complained bool
 }
 
 // diskReadable tells whether what is on SSD may be read. o.mu must be held.
@@ -157,41 +160,48 @@ func (o *object) distrust() {
 // set, a file that does not exist is made.
 func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
 	d := &o.mu.disk
-	o.opening.Lock()
-	defer o.opening.Unlock()
 	o.mu.Lock()
+	for d.file == nil && d.opening != nil {
+		// One at a time: two who make the same file would empty each other's.
+		opened := d.opening
+		o.mu.Unlock()
+		<-opened
+		o.mu.Lock()
+	}
 	if f := d.file; f != nil {
 		f.acquire()
 		o.mu.Unlock()
 		return f, nil
 	}
-	exists, epoch := d.exists, d.epoch
-	o.mu.Unlock()
-
 	flag := 0
 	switch {
-	case !exists && !create:
+	case d.blocked || !d.loaded || !d.exists && !create:
+		o.mu.Unlock()
 		return nil, errGone
-	case !exists:
+	case !d.exists:
 		// What an earlier life left there is of no use.
 		flag = os.O_CREATE | os.O_TRUNC
 	}
+	epoch, opening := d.epoch, make(chan struct{})
+	d.opening = opening
+	o.mu.Unlock()
+
 	f, err := t.openFile(o, flag)
-	if err != nil {
-		return nil, err
-	}
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case d.epoch != epoch || d.blocked:
+	close(opening)
+	if d.opening == opening {
+		d.opening = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d.epoch != epoch || d.blocked {
 		f.release()
 		return nil, errGone
-	case d.file != nil:
-		f.release()
-		d.file.acquire()
-		return d.file, nil
-	case d.inode != f.inode:
+	}
+	if d.inode != f.inode {
 		// Not the file that we wrote: somebody put another in its place.
 		o.distrust()
 		d.inode = f.inode

@@ -32,8 +32,9 @@ func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) erro
 	return ctx.Err()
 }
 
-// readSpan reads from one segment.
-func (t *ssdTier) readSpan(o *object, f *diskFile, s span, p []byte, off int64) error {
+// readSpan reads from one segment. It goes on after a block that is not there, so
+// that all of those are known when errGone is returned.
+func (t *ssdTier) readSpan(o *object, f *diskFile, s span, p []byte, off int64) (err error) {
 	o.mu.Lock()
 	seg := o.segment(s.segment)
 	trusted := seg.trusted
@@ -42,22 +43,25 @@ func (t *ssdTier) readSpan(o *object, f *diskFile, s span, p []byte, off int64) 
 	}
 	o.mu.Unlock()
 	for block := s.first; block < s.end; {
+		run := span{s.segment, block, block + 1}
+		var failed error
 		if trusted.has(block) {
-			run := span{s.segment, block, trusted.run(block, s.end)}
+			run.end = trusted.run(block, s.end)
 			from := max(off, o.geometry.offset(run))
 			to := min(off+int64(len(p)), o.geometry.offset(run)+o.geometry.length(run))
-			if err := t.pread(o, f, run, p[from-off:to-off], from); err != nil {
-				return err
-			}
-			block = run.end
-			continue
+			failed = t.pread(o, f, run, p[from-off:to-off], from)
+		} else {
+			failed = t.readChecked(o, f, run, p, off)
 		}
-		if err := t.readChecked(o, f, span{s.segment, block, block + 1}, p, off); err != nil {
-			return err
+		if failed != nil && !errors.Is(failed, errGone) {
+			return failed
 		}
-		block++
+		if err == nil {
+			err = failed
+		}
+		block = run.end
 	}
-	return nil
+	return err
 }
 
 // readChecked reads one block, compares its checksum, and copies what of it
@@ -87,8 +91,7 @@ func (t *ssdTier) readChecked(o *object, f *diskFile, s span, p []byte, off int6
 	case seg.crc32[s.first] != sum:
 		o.lose(s)
 		o.mu.Unlock()
-		t.metrics.damaged.Add(1)
-		t.log.Warn("cached block is damaged, fetching it again", "key", o.oss.Key, "etag", o.oss.ETag, "offset", start, "length", n)
+		t.complain(o, start, n, errDamaged)
 		return errGone
 	}
 	o.mu.Unlock()
@@ -138,13 +141,25 @@ func (t *ssdTier) pread(o *object, f *diskFile, s span, p []byte, off int64) err
 	} else {
 		t.health.readFailed(err)
 	}
-	t.log.Warn("cannot read cached blocks, fetching them again", "key", o.oss.Key, "etag", o.oss.ETag,
-		"offset", off, "length", len(p), "error", err)
-	t.metrics.damaged.Add(1)
 	o.mu.Lock()
 	o.lose(s)
 	o.mu.Unlock()
+	t.complain(o, off, int64(len(p)), err)
 	return errGone
+}
+
+// complain counts something that is not as it was left, and logs the first of it
+// in each object.
+func (t *ssdTier) complain(o *object, off, n int64, err error) {
+	t.metrics.damaged.Add(1)
+	o.mu.Lock()
+	first := !o.mu.disk.complained
+	o.mu.disk.complained = true
+	o.mu.Unlock()
+	if first {
+		t.log.Warn("cache file is not as it was left, what is wrong is fetched again",
+			"key", o.oss.Key, "etag", o.oss.ETag, "offset", off, "length", n, "error", err)
+	}
 }
 
 // readError decides what an object file means that cannot be opened. It returns
@@ -153,8 +168,7 @@ func (t *ssdTier) readError(o *object, err error) error {
 	switch {
 	case errors.Is(err, errGone):
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged):
-		t.log.Warn("cache file is missing or damaged", "key", o.oss.Key, "etag", o.oss.ETag, "error", err)
-		t.metrics.damaged.Add(1)
+		t.complain(o, 0, o.geometry.size, err)
 		t.discard(o)
 	default:
 		// Too many open files is not the disk's fault, but to read elsewhere is right

@@ -327,6 +327,9 @@ func (f *flight) settle(ctx context.Context, said oss.RangeResult, err error) {
 	o.notify()
 	o.mu.Unlock()
 
+	if corrupt != nil {
+		c.discard(o, waste, corrupt) // before anybody is told, so that nothing is kept then
+	}
 	if err == nil {
 		f.publish(f.length)
 	}
@@ -337,9 +340,6 @@ func (f *flight) settle(ctx context.Context, said oss.RangeResult, err error) {
 	}
 	if holds&heldWriting != 0 {
 		c.ssd.submit(ctx, e, f.job)
-	}
-	if corrupt != nil {
-		c.discard(o, waste, corrupt)
 	}
 	if holds == 0 {
 		e.release()

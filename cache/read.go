@@ -46,6 +46,11 @@ func (o *object) plan(off, n int64, observe bool) (flights []*flight) {
 func (o *object) planSpan(s span, first bool) (flights []*flight, wait bool) {
 	seg := o.segment(s.segment)
 	blocks := o.geometry.blocks(s.segment)
+	disk := o.diskReadable()
+	if o.small() && !seg.disk.hasAll(0, blocks) {
+		// It comes whole or not at all, so that all of it can be checked.
+		s, disk = o.geometry.whole(0), false
+	}
 	for block := s.first; block < s.end; {
 		e, next := seg.at(block, blocks)
 		if e != nil {
@@ -53,7 +58,7 @@ func (o *object) planSpan(s span, first bool) (flights []*flight, wait bool) {
 			block = e.span.end
 			continue
 		}
-		if o.diskReadable() && (!o.small() || seg.disk.hasAll(0, blocks)) {
+		if disk {
 			run := seg.disk.run(block, next)
 			if seg.disk.has(block) {
 				block = run
@@ -61,7 +66,10 @@ func (o *object) planSpan(s span, first bool) (flights []*flight, wait bool) {
 			}
 			next = run
 		}
-		stop := min(next, max(s.end, o.firstFetch(s.segment, block, first)))
+		stop := min(next, s.end)
+		if first && s.segment == 0 && block == 0 {
+			stop = min(next, max(s.end, o.firstFetch()))
+		}
 		flights = append(flights, o.newFlight(span{s.segment, block, stop}, forDemand))
 		wait = true
 		block = stop
@@ -69,18 +77,13 @@ func (o *object) planSpan(s span, first bool) (flights []*flight, wait bool) {
 	return flights, wait
 }
 
-// firstFetch returns up to which block more is fetched than asked for, because
-// the object is small or is read from its beginning.
-func (o *object) firstFetch(segment, block int, first bool) int {
-	switch {
-	case segment != 0 || block != 0:
-		return 0
-	case o.geometry.size <= smallObject, first && o.geometry.size <= wholeFetch:
+// firstFetch returns how many blocks the first read at the beginning of an object
+// fetches.
+func (o *object) firstFetch() int {
+	if o.geometry.size <= wholeFetch {
 		return o.geometry.blocks(0)
-	case first:
-		return firstFetch / blockSize
 	}
-	return 0
+	return firstFetch / blockSize
 }
 
 // locate says where the bytes at off are, up to n of them. o.mu must be held. If
@@ -103,7 +106,7 @@ func (o *object) locate(off, n int64) place {
 		e.acquire()
 		return p
 	}
-	if o.diskReadable() && seg.disk.has(block) {
+	if o.diskReadable() && seg.disk.has(block) && (!o.small() || seg.disk.hasAll(0, o.geometry.blocks(0))) {
 		on := span{segment, block, seg.disk.run(block, next)}
 		end := o.geometry.offset(on) + o.geometry.length(on)
 		return place{disk: true, n: min(n, end-off)}

@@ -56,6 +56,8 @@ type residents struct {
 		window, main, released residentList
 		size, limit            int64
 		sketch                 *sketch
+		// shortage is the most that was asked for in vain since the evictor looked.
+		shortage int64
 		// room is closed when there may be room again.
 		room chan struct{}
 		// uses are those whose use the index does not know yet.
@@ -220,6 +222,7 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 		need += residentOverhead
 	}
 	if r.mu.size+need > r.mu.limit {
+		r.mu.shortage = max(r.mu.shortage, need)
 		return reserveFull, false
 	}
 	created := e == nil
@@ -271,14 +274,17 @@ func (r *residents) crowdedLocked() bool {
 	return r.mu.size > r.mu.limit-r.slackLocked()/2
 }
 
-// excess returns how much eviction should free.
+// excess returns how much eviction should free: so that there is slack, and room
+// for whoever did not find any.
 func (r *residents) excess() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.crowdedLocked() {
+	if !r.crowdedLocked() && r.mu.shortage == 0 {
 		return 0
 	}
-	return r.mu.size - (r.mu.limit - r.slackLocked())
+	free := max(r.slackLocked(), min(r.mu.shortage, r.mu.limit))
+	r.mu.shortage = 0
+	return max(r.mu.size-(r.mu.limit-free), 0)
 }
 
 // pick chooses the next victim, which is marked as on its way out, or nil. force

@@ -1,0 +1,234 @@
+package cache
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// faultFS is the real file system with faults. It remembers what was not synced,
+// so that a loss of power can be played.
+type faultFS struct {
+	*osFileSystem
+	mu struct {
+		sync.Mutex
+		// These decide, if set, how an operation ends.
+		openErr, readErr, writeErr, syncErr, removeErr func(name string) error
+		// short makes writes stop after that many bytes, if it is not 0.
+		short int
+		// free replaces the free space, if it is not nil.
+		free   *diskSpace
+		writes []unsynced
+		// created are the files whose names may be lost.
+		created map[string]bool
+		syncs   int
+	}
+}
+
+// unsynced is a write that a loss of power may undo.
+type unsynced struct {
+	name   string
+	off    int64
+	before []byte
+}
+
+type faultFile struct {
+	osIO
+	fs   *faultFS
+	name string
+}
+
+func newFaultFS(dir string) (*faultFS, error) {
+	real, err := openFileSystem(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &faultFS{osFileSystem: real}
+	f.mu.created = make(map[string]bool)
+	return f, nil
+}
+
+func (f *faultFS) fault(which *func(string) error, name string) error {
+	f.mu.Lock()
+	decide := *which
+	f.mu.Unlock()
+	if decide == nil {
+		return nil
+	}
+	return decide(name)
+}
+
+// set changes a fault while the tier runs.
+func (f *faultFS) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *faultFS) open(name string, flag int) (diskIO, error) {
+	if err := f.fault(&f.mu.openErr, name); err != nil {
+		return nil, err
+	}
+	_, err := os.Lstat(filepath.Join(f.dir, name))
+	io, openErr := f.osFileSystem.open(name, flag)
+	if openErr != nil {
+		return nil, openErr
+	}
+	if err != nil {
+		f.set(func() { f.mu.created[name] = true })
+	}
+	return &faultFile{io.(osIO), f, name}, nil
+}
+
+func (f *faultFS) remove(name string) error {
+	if err := f.fault(&f.mu.removeErr, name); err != nil {
+		return err
+	}
+	return f.osFileSystem.remove(name)
+}
+
+func (f *faultFS) space() (diskSpace, error) {
+	f.mu.Lock()
+	free := f.mu.free
+	f.mu.Unlock()
+	if free != nil {
+		return *free, nil
+	}
+	return f.osFileSystem.space()
+}
+
+func (f *faultFS) sync() error {
+	if err := f.fault(&f.mu.syncErr, ""); err != nil {
+		return err
+	}
+	f.set(func() {
+		f.mu.writes, f.mu.created = nil, make(map[string]bool)
+		f.mu.syncs++
+	})
+	return nil
+}
+
+func (f *faultFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.fs.fault(&f.fs.mu.readErr, f.name); err != nil {
+		return 0, err
+	}
+	return f.osIO.ReadAt(p, off)
+}
+
+func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.fault(&f.fs.mu.writeErr, f.name); err != nil {
+		f.fs.mu.Lock()
+		short := f.fs.mu.short
+		f.fs.mu.Unlock()
+		n, _ := f.osIO.WriteAt(p[:min(short, len(p))], off)
+		return n, err
+	}
+	before := make([]byte, len(p))
+	_, _ = f.osIO.ReadAt(before, off)
+	f.fs.set(func() { f.fs.mu.writes = append(f.fs.mu.writes, unsynced{f.name, off, before}) })
+	return f.osIO.WriteAt(p, off)
+}
+
+func (f *faultFile) Sync() error {
+	if err := f.fs.fault(&f.fs.mu.syncErr, f.name); err != nil {
+		return err
+	}
+	f.fs.set(func() {
+		kept := f.fs.mu.writes[:0]
+		for _, w := range f.fs.mu.writes {
+			if w.name != f.name {
+				kept = append(kept, w)
+			}
+		}
+		f.fs.mu.writes = kept
+		delete(f.fs.mu.created, f.name)
+		f.fs.mu.syncs++
+	})
+	return nil
+}
+
+// losePower undoes some of what was not synced, as rng likes.
+func (f *faultFS) losePower(rng *rand.Rand) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := len(f.mu.writes) - 1; i >= 0; i-- {
+		w := f.mu.writes[i]
+		if rng.IntN(3) == 0 {
+			continue
+		}
+		file, err := os.OpenFile(filepath.Join(f.dir, w.name), os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		n := 1 + rng.IntN(len(w.before))
+		_, _ = file.WriteAt(w.before[:n], w.off)
+		_ = file.Close()
+	}
+	for name := range f.mu.created {
+		switch path := filepath.Join(f.dir, name); rng.IntN(3) {
+		case 0:
+			_ = os.Remove(path)
+		case 1:
+			_ = os.Truncate(path, 0)
+		}
+	}
+}
+
+// openFaulty opens a cache on a file system with faults.
+func openFaulty(t testing.TB, s *fakeStore, cfg Config) (*Cache, *faultFS) {
+	t.Helper()
+	if cfg.Memory == 0 {
+		cfg.Memory = 128 << 20
+	}
+	cfg.MinFreeBytes, cfg.MinFreeInodes = 1, 1
+	var faults *faultFS
+	c, err := open(cfg, s, s, nil, testLog(t), func(dir string) (_ fileSystem, err error) {
+		faults, err = newFaultFS(dir)
+		return faults, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeCache(t, c) })
+	return c, faults
+}
+
+// crash ends the cache as a killed process would: nothing is written any more.
+func (c *Cache) crash(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	c.mu.closed = true
+	c.mu.Unlock()
+	c.stop()
+	c.mu.flights.Wait()
+	c.loops.Wait()
+	c.settleIdle(0, c.memory.limit)
+	tier := c.ssd
+	tier.health.worse(diskDegraded, errClosed) // the writers drop what they have
+	tier.queue.close()
+	tier.writers.Wait()
+	tier.stop()
+	tier.loops.Wait()
+	tier.dropVerify()
+	tier.releaseDirty()
+	c.memory.close()
+	for _, err := range []error{tier.index.close(), tier.fs.close(), tier.directory.close()} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// flush waits until everything that was read is on SSD, and indexed.
+func flush(t testing.TB, c *Cache) {
+	t.Helper()
+	waitUntil(t, "the write queue is empty", func() bool { return c.Stats().SSD.Queued == 0 })
+	waitUntil(t, "everything is indexed", func() bool {
+		if err := c.ssd.commit(); err != nil {
+			t.Fatal(err)
+		}
+		return c.Stats().SSD.Unindexed == 0
+	})
+}

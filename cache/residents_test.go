@@ -1,0 +1,240 @@
+package cache
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// evicting returns residents of which eviction follows the limit at once.
+func evicting(limit int64) *residents {
+	r := newResidents(func() {})
+	r.setLimit(limit)
+	return r
+}
+
+// use plays one use of an object of a size: it is read, and written if it is
+// absent. It tells whether it was there.
+func (r *residents) play(n uint64, size int64) (hit bool) {
+	id := testIdentity(n)
+	r.opened(id)
+	if r.state(id) == present {
+		return true
+	}
+	r.reserve(id, size, false)
+	for r.excess() > 0 {
+		e := r.pick(false)
+		if e == nil {
+			break
+		}
+		r.gone([]*resident{e})
+	}
+	return false
+}
+
+func testIdentity(n uint64) (id identity) {
+	rng := rand.New(rand.NewPCG(n, 17))
+	binary.LittleEndian.PutUint64(id[:8], rng.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rng.Uint64())
+	return id
+}
+
+const (
+	testObject = 100_000
+	// testResidents is how many of them fit.
+	testResidents = 1000
+	testLimit     = testResidents * (testObject + residentOverhead)
+)
+
+func TestScanDoesNotDisplaceWhatIsUsed(t *testing.T) {
+	r := evicting(testLimit)
+	const hot = 500
+	for range 3 {
+		for n := range uint64(hot) {
+			r.play(n, testObject)
+		}
+	}
+	for n := range uint64(20_000) {
+		r.play(1_000_000+n, testObject)
+	}
+	hits := 0
+	for n := range uint64(hot) {
+		if r.play(n, testObject) {
+			hits++
+		}
+	}
+	if hits < hot*95/100 {
+		t.Errorf("%d of %d objects in use survived a scan of 20 times the size", hits, hot)
+	}
+}
+
+func TestEpochsOverMoreThanFitsHitInEveryEpoch(t *testing.T) {
+	for name, shuffled := range map[string]bool{"in order": false, "shuffled": true} {
+		t.Run(name, func(t *testing.T) {
+			r := evicting(testLimit)
+			rng := rand.New(rand.NewPCG(3, 4))
+			data := make([]uint64, 10*testResidents)
+			for i := range data {
+				data[i] = uint64(i)
+			}
+			for epoch := range 6 {
+				if shuffled {
+					rng.Shuffle(len(data), func(i, j int) { data[i], data[j] = data[j], data[i] })
+				}
+				hits := 0
+				for _, n := range data {
+					if r.play(n, testObject) {
+						hits++
+					}
+				}
+				// What fits is a tenth; the best that any policy could hit is about that.
+				if epoch > 0 && hits < testResidents*75/100 {
+					t.Errorf("epoch %d: %d hits with room for %d", epoch, hits, testResidents)
+				}
+			}
+		})
+	}
+}
+
+func TestAnotherDatasetTakesOver(t *testing.T) {
+	r := evicting(testLimit)
+	for range 5 {
+		for n := range uint64(testResidents * 9 / 10) {
+			r.play(n, testObject)
+		}
+	}
+	hits := 0
+	for range 12 {
+		hits = 0
+		for n := range uint64(testResidents * 9 / 10) {
+			if r.play(1_000_000+n, testObject) {
+				hits++
+			}
+		}
+	}
+	if hits < testResidents*7/10 {
+		t.Errorf("after 12 epochs %d hits of %d", hits, testResidents*9/10)
+	}
+}
+
+func TestReleasedObjectsGoFirst(t *testing.T) {
+	r := evicting(testLimit)
+	for n := range uint64(900) {
+		r.play(n, testObject)
+	}
+	for n := range uint64(100) {
+		r.release(testIdentity(300 + n))
+	}
+	for n := range uint64(150) {
+		r.play(1_000_000+n, testObject)
+	}
+	for n := range uint64(900) {
+		was := n >= 300 && n < 400
+		if got := r.state(testIdentity(n)); !was && got != present {
+			t.Errorf("object %d went although others were released", n)
+		}
+	}
+}
+
+func TestWantedObjectsStayUntilTheyWereUsed(t *testing.T) {
+	r := evicting(testLimit)
+	wanted := func() (left int) {
+		for n := range uint64(200) {
+			if r.state(testIdentity(n)) == present {
+				left++
+			}
+		}
+		return left
+	}
+	for n := range uint64(200) {
+		r.reserve(testIdentity(n), testObject, true)
+	}
+	for n := range uint64(5000) {
+		r.play(1_000_000+n, testObject)
+	}
+	if n := wanted(); n != 200 {
+		t.Fatalf("%d of 200 are left", n)
+	}
+	for n := range uint64(100) {
+		r.opened(testIdentity(n))
+		r.release(testIdentity(100 + n))
+	}
+	for n := range uint64(5000) {
+		r.play(2_000_000+n, testObject)
+		r.play(2_000_000+n, testObject)
+	}
+	if n := wanted(); n > 150 {
+		t.Errorf("%d are left although all were used or released", n)
+	}
+	for n := range uint64(50) {
+		r.reserve(testIdentity(5000+n), testObject, true)
+	}
+	for r.pick(true) != nil {
+	}
+	if r.mu.window.len+r.mu.main.len+r.mu.released.len != 0 {
+		t.Error("force left something")
+	}
+}
+
+// TestAccountsBalance plays random operations and compares the sums with what is
+// there.
+func TestAccountsBalance(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	r := evicting(testLimit)
+	var leaving []*resident
+	for range 200_000 {
+		n := rng.Uint64N(3000)
+		id := testIdentity(n)
+		switch rng.IntN(10) {
+		case 0, 1, 2:
+			r.reserve(id, rng.Int64N(2*testObject), rng.IntN(20) == 0)
+		case 3:
+			if e := r.mu.table[id]; e != nil && e.size > 5000 {
+				r.unreserve(id, 1000)
+			}
+		case 4, 5:
+			r.opened(id)
+		case 6:
+			r.release(id)
+		case 7:
+			if e := r.pick(rng.IntN(2) == 0); e != nil {
+				leaving = append(leaving, e)
+			}
+		case 8:
+			if len(leaving) > 0 {
+				i := rng.IntN(len(leaving))
+				if rng.IntN(2) == 0 {
+					r.putBack(leaving[i])
+				} else {
+					r.gone(leaving[i : i+1])
+				}
+				leaving = slices.Delete(leaving, i, i+1)
+			}
+		case 9:
+			if e := r.take(id); e != nil {
+				leaving = append(leaving, e)
+			}
+		}
+	}
+	var all, listed, inLists int64
+	for _, e := range r.mu.table {
+		all += e.size
+		if !e.evicting {
+			listed++
+		}
+	}
+	for _, l := range r.lists() {
+		var size int64
+		for e := l.head.next; e != &l.head; e = e.next {
+			size += e.size
+			inLists++
+		}
+		if size != l.size {
+			t.Errorf("a list of %d bytes says %d", size, l.size)
+		}
+	}
+	if all != r.mu.size || listed != inLists {
+		t.Errorf("%d bytes, %d counted; %d objects, %d in lists", all, r.mu.size, listed, inLists)
+	}
+}
