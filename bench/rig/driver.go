@@ -43,6 +43,10 @@ type Place struct {
 	Prefix string
 }
 
+// ErrUnsettled means that a client's cache does not hold all that was read. pailfs
+// leaves out of its SSD tier what the disk cannot take in time.
+var ErrUnsettled = errors.New("not whole in the client's cache")
+
 // Session is a client at work.
 type Session interface {
 	// Aim completes a job with where this client shows the data.
@@ -50,7 +54,8 @@ type Session interface {
 	// Daemons are the processes that work for the reader beside itself.
 	Daemons() []int
 	// Settle waits until the client has finished, for these files, what it does
-	// behind the reader's back, such as filling its cache.
+	// behind the reader's back, such as filling its cache. ErrUnsettled says that it
+	// left something out, which reading once more may bring in.
 	Settle(ctx context.Context, names []string) error
 	// Stop ends the client. Its cache stays in the Place's Work.
 	Stop(ctx context.Context) error

@@ -117,32 +117,43 @@ func (s *PailfsSession) Aim(job *reader.Job) { job.Root = s.Mount }
 // Daemons implements [Session].
 func (s *PailfsSession) Daemons() []int { return []int{s.process.pid()} }
 
-// settleTime is how long the SSD tier may take to trail behind.
-const settleTime = 2 * time.Minute
+// settleTime is how long the SSD tier may stand still before what it lacks is
+// taken as left out.
+const settleTime = 3 * time.Second
 
-// Settle implements [Session]: it waits until every file is whole on SSD.
+// Settle implements [Session]: it waits until every file is whole on SSD, or
+// until nothing more is written.
 func (s *PailfsSession) Settle(ctx context.Context, names []string) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
 	for _, path := range filesIn(s.Mount, names) {
-		for {
-			whole, said, err := wholeOnSSD(path)
-			if err != nil {
-				return fmt.Errorf("ask where %q is: %w", path, err)
-			}
-			if whole {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("wait until %q is whole on SSD: %w; it says %s", path, ctx.Err(), said)
-			case <-s.process.ended:
-				return s.process.died()
-			case <-time.After(20 * time.Millisecond):
-			}
+		if err := s.settle(ctx, path); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (s *PailfsSession) settle(ctx context.Context, path string) error {
+	last, since := "", time.Now()
+	for {
+		whole, said, err := wholeOnSSD(path)
+		switch {
+		case err != nil:
+			return fmt.Errorf("ask where %q is: %w", path, err)
+		case whole:
+			return nil
+		case said != last:
+			last, since = said, time.Now()
+		case time.Since(since) > settleTime:
+			return fmt.Errorf("%q is %w: it says %s", path, ErrUnsettled, said)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.process.ended:
+			return s.process.died()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // wholeOnSSD asks the attribute that says which tiers hold a file.

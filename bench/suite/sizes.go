@@ -24,7 +24,7 @@ func Full() Sizes {
 	return Sizes{
 		BigBytes: 1 << 30, WideFiles: 2,
 		SmallFiles: 20_000, SmallBytes: 115_000, ColdFiles: 4_000,
-		WarmReads: 400_000, SSDReads: 8_000, ColdReads: 150,
+		WarmReads: 400_000, SSDReads: 8_000, ColdReads: 300,
 		StreamBytes: 20 << 30,
 	}
 }
