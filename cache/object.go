@@ -27,10 +27,6 @@ type object struct {
 	// lives counts how often the content was found to be wrong after parts of it had
 	// been returned.
 	lives atomic.Uint64
-	// opening is held while the SSD file is opened or made, and before mu: of two
-	// writers that both find none, the second must not truncate what the first has
-	// written.
-	opening sync.Mutex
 	// diskLoaded is mu.disk.loaded, for a look without the lock.
 	diskLoaded atomic.Bool
 
