@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -19,7 +20,7 @@ type pipeNetwork struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-	dials  int
+	dials  atomic.Int32
 }
 
 func newPipeNetwork() *pipeNetwork {
@@ -30,7 +31,7 @@ func (p *pipeNetwork) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
 	case p.conns <- server:
-		p.dials++
+		p.dials.Add(1)
 		return client, nil
 	case <-p.closed:
 		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: errors.New("connection refused")}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/oss/ossemu"
@@ -43,12 +44,14 @@ func staticCredentials(t testing.TB, id, secret, token string) *oss.CredentialSo
 	return s
 }
 
-// emulatorConfig is how a client reaches e.
+// emulatorConfig is how a client reaches e. Its deadlines are for machines that
+// are too busy to run a test in minutes.
 func emulatorConfig(t testing.TB, e *ossemutest.Emulator) oss.Config {
 	return oss.Config{
 		Endpoint:    e.Endpoint,
 		Bucket:      e.Bucket,
 		Credentials: staticCredentials(t, e.AccessKeyID, e.AccessKeySecret, ""),
+		Deadlines:   oss.Deadlines{Demand: time.Hour, Prefetch: time.Hour, Upload: time.Hour},
 	}
 }
 

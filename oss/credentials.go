@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -99,12 +98,13 @@ type keys struct {
 	renewed time.Time
 }
 
-// A provider reads credentials from one place. It is called by one goroutine at
-// a time.
+// A provider reads credentials from one place. read and forget are called by one
+// goroutine at a time.
 type provider interface {
 	// read returns the keys that are valid now.
 	read(ctx context.Context) (*keys, error)
-	// changed says cheaply whether read would give something else now.
+	// changed says cheaply whether read would give something else now. Any goroutine
+	// may call it.
 	changed() bool
 	// forget makes the next read ask anew rather than answer from memory.
 	forget()
@@ -120,7 +120,7 @@ type CredentialSource struct {
 	current  atomic.Pointer[keys]
 	lastErr  atomic.Pointer[error]
 
-	reading sync.Mutex    // held while provider is called
+	reading chan struct{} // holds a token while provider is called
 	nudge   chan struct{} // asks the goroutine to renew now
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -164,9 +164,9 @@ func OpenCredentials(cfg CredentialsConfig, log *slog.Logger) (*CredentialSource
 
 // openSourceOf reads p for the first time and keeps its keys fresh.
 func openSourceOf(kind CredentialKind, p provider, log *slog.Logger) (*CredentialSource, error) {
-	s := &CredentialSource{kind: kind, log: log, provider: p}
+	s := &CredentialSource{kind: kind, log: log, provider: p, reading: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := s.renew(ctx); err != nil {
+	if err := s.renew(ctx, false); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -322,10 +322,33 @@ func (s *CredentialSource) Close() error {
 	return nil
 }
 
-// renew reads the keys and puts them in force.
-func (s *CredentialSource) renew(ctx context.Context) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
+// lock gives the right to call the provider.
+func (s *CredentialSource) lock(ctx context.Context) error {
+	select {
+	case s.reading <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *CredentialSource) unlock() { <-s.reading }
+
+// renew reads the keys and puts them in force; anew makes the provider ask rather
+// than remember.
+func (s *CredentialSource) renew(ctx context.Context, anew bool) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	if anew {
+		s.provider.forget()
+	}
+	return s.read(ctx)
+}
+
+// read is renew for the holder of the lock.
+func (s *CredentialSource) read(ctx context.Context) error {
 	k, err := s.provider.read(ctx)
 	if err != nil {
 		err = s.redact(err)
@@ -386,9 +409,8 @@ func (s *CredentialSource) keepFresh(ctx context.Context) {
 		}
 		if forced {
 			lastForced = time.Now()
-			s.forget()
 		}
-		if err := s.renew(ctx); err != nil {
+		if err := s.renew(ctx, forced); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
@@ -409,12 +431,6 @@ func (s *CredentialSource) keepFresh(ctx context.Context) {
 	}
 }
 
-func (s *CredentialSource) forget() {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	s.provider.forget()
-}
-
 // refreshed is called when the server refused used. It returns true if other
 // keys are in force now, so that signing again may help, and asks for a renewal
 // if not.
@@ -422,13 +438,19 @@ func (s *CredentialSource) refreshed(ctx context.Context, used *keys) bool {
 	if s == nil || s.done == nil {
 		return false
 	}
-	if now := s.get(); !sameKeys(now, used) {
+	if !sameKeys(s.get(), used) {
 		return true
 	}
-	if s.provider.changed() {
-		if err := s.renew(ctx); err == nil {
-			return !sameKeys(s.get(), used)
-		}
+	// Whoever is reading now may be about to put newer keys in force.
+	if s.lock(ctx) != nil {
+		return false
+	}
+	defer s.unlock()
+	if !sameKeys(s.get(), used) {
+		return true
+	}
+	if s.provider.changed() && s.read(ctx) == nil {
+		return !sameKeys(s.get(), used)
 	}
 	select {
 	case s.nudge <- struct{}{}:

@@ -313,8 +313,9 @@ func TestRefusedRequestIsSignedWithNewerKeys(t *testing.T) {
 			if _, err := c.As(Demand).Head(t.Context(), "key"); err != nil {
 				t.Fatalf("with new keys: %v", err)
 			}
-			if n := refused.Load(); n != 2 {
-				t.Errorf("%d requests were refused, want one before and one after the change", n)
+			// The source may have seen the change before the second request was signed.
+			if n := refused.Load(); n < 1 || n > 2 {
+				t.Errorf("%d requests were refused, want one before the change and at most one after it", n)
 			}
 		})
 	}

@@ -102,7 +102,7 @@ func TestReadsUnderFaultsAreRightOrClassified(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The client learns what is normal before anything goes wrong.
-			readMany(t, bucket, info.Object, want, 80, func(error) { t.Error("a read failed without a fault") }, nil)
+			readMany(t, bucket, info.Object, want, 80, func(err error) { t.Errorf("a read failed without a fault: %v", err) }, nil)
 			setFaults(t, e, test.fault)
 			if test.fresh {
 				bucket = openClient(t, emulatorConfig(t, e)).As(oss.Demand)

@@ -335,8 +335,8 @@ func TestConnectionsAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if b.network.dials != 1 {
-			t.Errorf("%d requests one after the other took %d connections", len(b.requests()), b.network.dials)
+		if n := b.network.dials.Load(); n != 1 {
+			t.Errorf("%d requests one after the other took %d connections", len(b.requests()), n)
 		}
 	})
 }

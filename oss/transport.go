@@ -49,7 +49,6 @@ func newTransport(life context.Context, cfg *Config) (*http.Transport, error) {
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true,
 		ReadBufferSize:      readBuffer,
-		WriteBufferSize:     readBuffer,
 		Protocols:           new(http.Protocols),
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 		// An answer's head is some hundred bytes, or a few KiB with user metadata.
