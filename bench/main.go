@@ -39,6 +39,9 @@ func main() {
 		kong.Description("Measure pailfs beside the disk and a bare client."), kong.UsageOnError(),
 		kong.Vars{"fashion": fashionDir})
 	if err := parsed.Run(program{ctx: ctx, stdout: os.Stdout, stderr: os.Stderr, args: os.Args}); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("interrupted: %w", err)
+		}
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		stop()
 		os.Exit(1)

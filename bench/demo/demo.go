@@ -93,7 +93,7 @@ func (s *show) writePlain(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		g.Go(func() error { return s.writeFile(&objects[i]) })
+		g.Go(func() error { return s.writeFile(ctx, &objects[i]) })
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("write plain copy: %w", err)
@@ -101,7 +101,7 @@ func (s *show) writePlain(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *show) writeFile(o *bare.Object) (err error) {
+func (s *show) writeFile(ctx context.Context, o *bare.Object) (err error) {
 	path := s.path(filepath.Join("disk", o.Key))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -113,6 +113,9 @@ func (s *show) writeFile(o *bare.Object) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	buf := make([]byte, min(4<<20, o.Size))
 	for offset := int64(0); offset < o.Size; offset += int64(len(buf)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		p := buf[:min(int64(len(buf)), o.Size-offset)]
 		if err := o.Fill(p, offset); err != nil {
 			return err

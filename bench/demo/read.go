@@ -70,7 +70,7 @@ func (s *show) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ssd.name, disk.name = "from SSD", "raw disk"
+	ssd.name, disk.name = "page cache dropped", "raw disk, dropped"
 	if err := s.step(ctx, "reading warm"); err != nil {
 		return err
 	}

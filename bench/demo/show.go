@@ -41,7 +41,8 @@ func (s *show) table() {
 		fmt.Fprintf(w, "%s\t%s\t%s\t\n", r.name, result.ShowValue(r.big, result.BytesPerSecond), result.ShowValue(r.small, result.FilesPerSecond))
 	}
 	_ = w.Flush() // to the terminal
-	fmt.Fprintf(s.Stdout, "\nlisted %d names in %.1f s; read all %d images in %.1f s, %d at once (%s)\n",
+	fmt.Fprintln(s.Stdout, "\npage cache dropped: the large file comes from SSD, images from SSD or the daemon's memory")
+	fmt.Fprintf(s.Stdout, "listed %d names in %.1f s; read all %d images in %.1f s, %d at once (%s)\n",
 		f.names, f.listSeconds, len(s.data.files), f.epochSeconds, epochReaders,
 		result.ShowValue(float64(len(s.data.files))/f.epochSeconds, result.FilesPerSecond))
 	fmt.Fprintf(s.Stdout, "every byte of every read was compared with the original: %s, no difference\n", showBytes(f.checked))
