@@ -123,7 +123,8 @@ type Writer interface {
 	// Put stores body under key in one request, at most 5 GB.
 	Put(ctx context.Context, key string, body Body, o PutOptions) (Info, error)
 	// Copy stores a copy of src under key inside the server, if src is still the
-	// version there (else [ErrChanged]).
+	// version there (else [ErrChanged]). Without ContentType and Meta the copy keeps
+	// those of src; with either it has what o says alone. The Info holds no Meta.
 	Copy(ctx context.Context, key string, src Object, o PutOptions) (Info, error)
 	// Delete removes keys. Keys that do not exist count as removed.
 	Delete(ctx context.Context, keys ...string) error

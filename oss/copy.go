@@ -14,8 +14,7 @@ type copyResult struct {
 	LastModified string
 }
 
-// Copy implements [Writer]. Without ContentType and Meta the copy keeps the
-// source's; with either of them it has those alone.
+// Copy implements [Writer].
 func (v *view) Copy(ctx context.Context, key string, src Object, o PutOptions) (Info, error) {
 	if err := checkKey(opCopy, key); err != nil {
 		return Info{}, err
