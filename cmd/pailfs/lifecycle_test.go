@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -273,6 +274,35 @@ func TestUmountOfABindMountLeavesTheMount(t *testing.T) {
 		t.Error("the bind mount is still there")
 	}
 	s.reads()
+	mustRun(t, "umount", s.at)
+	if code := f.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s.clean()
+}
+
+func TestUmountEndsAMountThatAnotherNamespaceShows(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	f := startForeground(t, environ(), s.at, s.mountArgs()...)
+	// The namespace gets a copy of every mount, and the root of these tests spreads
+	// nothing, so that the copy outlives the original.
+	shell := exec.Command("sh", "-c", "cat \"$0\" >/dev/null && echo seen && exec sleep 600", filepath.Join(s.at, "dir", "file"))
+	shell.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	seen, err := shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = shell.Process.Kill()
+		_ = shell.Wait() // killed, as it should be
+	}()
+	if line, err := bufio.NewReader(seen).ReadString('\n'); err != nil || line != "seen\n" {
+		t.Fatalf("the namespace does not show the mount: %q, %v", line, err)
+	}
 	mustRun(t, "umount", s.at)
 	if code := f.code(t); code != 0 {
 		t.Errorf("exit code %d", code)

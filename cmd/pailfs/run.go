@@ -12,6 +12,11 @@ import (
 // again, while it has been told to stop and something uses the mount.
 const unmountRetry = time.Second
 
+// lingerPatience is how long the kernel may keep the connection after the mount
+// was taken away here. Longer than a moment means that a mount namespace made
+// meanwhile still shows it.
+const lingerPatience = 5 * time.Second
+
 // run serves until the mount has ended, by whoever's hand, and then closes the
 // parts: control channel, names, cache, object store, metrics. Every end of the
 // mount that is not the daemon's death is a clean one.
@@ -30,9 +35,10 @@ func (d *daemon) run(s *signals) error {
 	stopWatch := d.notify.watch(d.liveness)
 	defer stopWatch()
 
-	var again <-chan time.Time  // when to try again, nil if not trying
-	var until time.Time         // when a request is given up
-	var forced <-chan time.Time // when to end the mount, nil if nobody asked for it
+	var again <-chan time.Time   // when to try again, nil if not trying
+	var until time.Time          // when a request is given up
+	var forced <-chan time.Time  // when to end the mount, nil if nobody asked for it
+	var lingers <-chan time.Time // when a mount that is gone here is ended everywhere
 	signalled := false
 	for {
 		select {
@@ -48,6 +54,8 @@ func (d *daemon) run(s *signals) error {
 			until = time.Now().Add(umountPatience)
 			if d.unmount(request.Lazy) != nil {
 				again = time.After(umountPoll)
+			} else if !request.Lazy {
+				lingers = time.After(lingerPatience)
 			}
 		case <-forced:
 			return d.force(ended)
@@ -59,14 +67,20 @@ func (d *daemon) run(s *signals) error {
 			signalled = true
 			d.log.Info("stopping", "signal", sig.String())
 			d.notify.stopping()
-			if d.unmount(false) != nil {
+			if d.unmount(false) == nil || d.unmounted() {
+				lingers = time.After(lingerPatience)
+			} else {
 				d.log.Warn("the mount is in use; waiting until it is not. A second signal ends it all the same", "mountpoint", d.at, "users", d.holders())
 				again = time.After(unmountRetry)
 			}
+		case <-lingers:
+			d.log.Warn("the mount is gone here, but another mount namespace still shows it; it ends there too", "mountpoint", d.at)
+			return d.force(ended)
 		case <-again:
 			again = nil
 			switch err := d.unmount(false); {
-			case err == nil:
+			case err == nil, d.unmounted():
+				lingers = time.After(lingerPatience)
 			case time.Now().Before(until):
 				again = time.After(umountPoll)
 			case signalled:
@@ -85,6 +99,13 @@ func (d *daemon) unmount(lazy bool) error {
 	}
 	d.lastUmount.Store(&state)
 	return err
+}
+
+// unmounted tells whether nothing is mounted where the daemon mounted, as far as
+// its own mount namespace is concerned.
+func (d *daemon) unmounted() bool {
+	_, mounted, err := mountpoint.At(d.at)
+	return err == nil && !mounted
 }
 
 // holders returns who uses the mount, for people.
@@ -111,12 +132,12 @@ const forcePatience = 2 * time.Second
 // force takes the name away from a mount that is in use and ends the connection
 // to the kernel, so that its users get errors rather than wait for ever.
 func (d *daemon) force(ended <-chan struct{}) error {
-	d.log.Warn("unmounting although the mount is in use; its users get errors", "mountpoint", d.at, "users", d.holders())
 	m, mounted, err := mountpoint.At(d.at)
 	if err != nil {
 		return errors.Join(err, d.finish())
 	}
 	if mounted {
+		d.log.Warn("unmounting although the mount is in use; its users get errors", "mountpoint", d.at, "users", d.holders())
 		if err := d.unmount(true); err != nil {
 			d.log.Error("cannot unmount", "error", err)
 		}
