@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pailfs/pailfs/oss/ossemu/shape"
 )
 
@@ -49,11 +51,38 @@ func firstOfConnection(ctx context.Context) bool {
 // The connections are not wrapped: net/http sees *net.TCPConn, so bodies go out
 // by sendfile.
 func (s *Server) Serve(l net.Listener) error {
+	if err := avoidBBR(l); err != nil {
+		s.log.Debug("choose congestion control", "error", err)
+	}
 	err := s.listening.http.Serve(&acceptor{Listener: l, s: s})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve: %w", err)
+}
+
+// avoidBBR gives the listener's connections a congestion control that forgets.
+// BBR, which some machines have as their default, takes a reader that pauses for
+// a slow path and keeps its bodies at kilobytes per second for minutes. Here the
+// shape decides how slow the path is.
+func avoidBBR(l net.Listener) error {
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		return nil
+	}
+	conn, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = conn.Control(func(fd uintptr) {
+		for _, name := range []string{"cubic", "reno"} {
+			if set = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name); set == nil {
+				return
+			}
+		}
+	})
+	return errors.Join(err, set)
 }
 
 func (s *Server) newHTTPServer() *http.Server {

@@ -187,7 +187,6 @@ type readCloser struct{ *bytes.Reader }
 func (readCloser) Close() error { return nil }
 
 func TestConditions(t *testing.T) {
-	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	c := start(t, ossemu.Config{})
 	body := []byte("content")
 	c.put("key", body)
@@ -237,7 +236,6 @@ func TestConditions(t *testing.T) {
 			}
 		}
 	}
-	_ = now
 }
 
 func TestAnOpenGetKeepsItsVersion(t *testing.T) {
