@@ -97,11 +97,10 @@ func (c *Cache) openSSD(cfg Config, files func(dir string) (fileSystem, error)) 
 	return err
 }
 
-// queueLimit is how many bytes may wait to be written to SSD: a quarter of the
-// memory, more where that is little.
-func queueLimit(memory int64) int64 {
-	return max(memory/4, min(memory/2, 48<<20))
-}
+// queueLimit is how many bytes may wait to be written to SSD: half of the memory.
+// A burst that is shorter than that reaches SSD whole however slow the disk is, and
+// readers who need the memory take it back.
+func queueLimit(memory int64) int64 { return memory / 2 }
 
 // Open pins the version obj in the cache until the handle is closed. It makes no
 // request and does no I/O.
