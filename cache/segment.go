@@ -52,9 +52,10 @@ func (s *segment) insert(e *extent) {
 	s.extents = slices.Insert(s.extents, s.find(e.span.first), e)
 }
 
-// remove takes an extent out of the segment.
+// remove takes an extent out of the segment. It is not looked up by its span,
+// which is empty by then if nothing of it came.
 func (s *segment) remove(e *extent) {
-	if i := s.find(e.span.first); i < len(s.extents) && s.extents[i] == e {
+	if i := slices.Index(s.extents, e); i >= 0 {
 		s.extents = slices.Delete(s.extents, i, i+1)
 	}
 }
