@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,8 @@ var (
 	ErrDirInUse = errors.New("cache directory is in use")
 	// ErrDirForeign means that the directory holds something that is not a cache.
 	ErrDirForeign = errors.New("directory is not empty and not a pailfs cache")
+	// ErrDirOwner means that another user could change what is in the directory.
+	ErrDirOwner = errors.New("cache directory is another user's")
 	// ErrDirVersion means that the cache was made by a version that we do not know.
 	ErrDirVersion = errors.New("cache has an unknown format")
 	// ErrNoSpace means that there is no room for a cache.
@@ -55,6 +58,9 @@ func openDirectory(path string) (*directory, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("open cache directory %q: %w", path, unix.ENOTDIR)
 	}
+	if err := checkOwner(info); err != nil {
+		return nil, fmt.Errorf("open cache directory %q: %w", path, err)
+	}
 	if err := inspect(path); err != nil {
 		return nil, fmt.Errorf("open cache directory %q: %w", path, err)
 	}
@@ -67,6 +73,16 @@ func openDirectory(path string) (*directory, error) {
 		return nil, errors.Join(fmt.Errorf("prepare cache directory %q: %w", path, err), d.close())
 	}
 	return d, nil
+}
+
+// checkOwner refuses the directory of another user, who could put other bytes into
+// it, or links to files that the daemon would overwrite.
+func checkOwner(info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if own := os.Geteuid(); ok && int(st.Uid) != own {
+		return fmt.Errorf("it belongs to user %d, not to user %d who mounts: %w", st.Uid, own, ErrDirOwner)
+	}
+	return nil
 }
 
 // inspect refuses a directory that is not ours. It writes nothing.

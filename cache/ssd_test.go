@@ -323,6 +323,7 @@ func TestDirectoriesThatAreNotOursAreRefused(t *testing.T) {
 		"holds a directory":    {func(dir string) error { return os.Mkdir(dir+"/objects", 0o700) }, ErrDirForeign},
 		"other format file":    {func(dir string) error { return os.WriteFile(dir+"/format", []byte("tar\n"), 0o600) }, ErrDirForeign},
 		"later version":        {func(dir string) error { return os.WriteFile(dir+"/format", []byte(formatMagic+"version 2\n"), 0o600) }, ErrDirVersion},
+		"is another user's":    {func(dir string) error { return os.Chown(dir, 12345, -1) }, ErrDirOwner},
 		"is missing":           {func(dir string) error { return os.Remove(dir) }, fs.ErrNotExist},
 		"is a file": {func(dir string) error {
 			return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))

@@ -246,6 +246,8 @@ func cacheRemedy(err error) error {
 		return fmt.Errorf("%w: every mount needs a cache directory of its own", err)
 	case errors.Is(err, cache.ErrDirForeign):
 		return fmt.Errorf("%w: name an empty directory, or one that does not exist yet", err)
+	case errors.Is(err, cache.ErrDirOwner):
+		return fmt.Errorf("%w: name a directory of your own, or change its owner", err)
 	case errors.Is(err, cache.ErrNoSpace):
 		return fmt.Errorf("%w: make room, or name a directory on another disk", err)
 	default:

@@ -14,7 +14,7 @@ type Config struct {
 	CredentialsFile string `name:"credentials-file" default:"" placeholder:"PATH" group:"store" help:"JSON file with AccessKeyId, AccessKeySecret and perhaps SecurityToken and Expiration, for credentials=file. Without it ~/.alibabacloud/credentials is read. Only its owner may be able to read it."`
 	RoleName        string `name:"role-name" default:"" placeholder:"NAME" group:"store" help:"RAM role of the machine, for credentials=ecs-ram-role. Without it the machine is asked which role it has."`
 
-	CacheDir  string `name:"cache-dir" default:"" placeholder:"PATH" group:"cache" help:"Directory of the SSD tier, an absolute path on a local disk. It is made if its parent exists. One daemon owns it. Without it only memory is used as a cache."`
+	CacheDir  string `name:"cache-dir" default:"" placeholder:"PATH" group:"cache" help:"Directory of the SSD tier, an absolute path on a local disk. It is made if its parent exists; one that exists must belong to the user who mounts. One daemon owns it. Without it only memory is used as a cache."`
 	CacheSize Size   `name:"cache-size" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes that the SSD tier may hold, for example 500GiB. auto leaves a tenth of the file system free."`
 	Memory    Size   `name:"memory" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes of file content in memory: cached and in flight. auto is an eighth of the memory that this machine or control group has, at most 4GiB."`
 
