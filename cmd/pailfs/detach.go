@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -168,6 +169,7 @@ func (p program) startChild() (*child, error) {
 	c.cmd.ExtraFiles = []*os.File{reportWrite, secretRead}
 	c.cmd.Stderr = &cappedWriter{to: c.stderr, left: 64 << 10}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	keepDescriptors()
 	err = c.cmd.Start()
 	_ = reportWrite.Close() // the child's
 	_ = secretRead.Close()  // the child's
@@ -182,6 +184,14 @@ func (p program) startChild() (*child, error) {
 		return nil, errors.Join(fmt.Errorf("detach: hand over environment: %w", err), c.cmd.Process.Kill())
 	}
 	return c, nil
+}
+
+// keepDescriptors keeps what the caller left open to itself: a daemon that
+// inherited the lock of a script or the end of a pipe would hold it for as long as
+// it is mounted.
+func keepDescriptors() {
+	// Kernels before 5.11 refuse, and then it is as it is with most programs.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
 // wait returns when the child says that its mount is ready, or why there is none.

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -118,6 +121,32 @@ func TestDetachReturnsWhenTheMountAnswers(t *testing.T) {
 		t.Errorf("umount returned before the daemon ended: %v", pids)
 	}
 	s.clean()
+}
+
+func TestDetachedDaemonHoldsNothingOfItsCaller(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = read.Close() }()
+	cmd := exec.CommandContext(t.Context(), binary, s.mountArgs("--detach")...)
+	cmd.Env = environ()
+	cmd.ExtraFiles = []*os.File{nil, nil, write} // as 5; 3 and 4 are the program's own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := write.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := read.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the daemon holds the caller's pipe: %d, %v", n, err)
+	}
+	mustRun(t, "umount", s.at)
 }
 
 func TestSecretsAreNotInTheDaemonsEnvironment(t *testing.T) {
