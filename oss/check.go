@@ -132,7 +132,7 @@ func (c *Client) adviceOnNetwork(err error) string {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "the endpoint speaks plain HTTP, not TLS: write it with http:// if that is meant"
 	case permanentNetworkError(err):
-		return fmt.Sprintf("the certificate of %s is not trusted: check the endpoint, or name the authority's file", host)
+		return fmt.Sprintf("the certificate of %s is not trusted: check the endpoint, or add its authority to those that this machine trusts (SSL_CERT_FILE names a file of them)", host)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing listens at %s: check the endpoint and its port", host)
 	case strings.Contains(err.Error(), "malformed HTTP response"):
