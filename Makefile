@@ -19,7 +19,8 @@ build: ## Build bin/pailfs (static), bin/ossemu and bin/bench.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench ./bench
 
 .PHONY: install
-install: build ## Install pailfs, the mount helper and the systemd unit under $(DESTDIR)/usr/local.
+install: ## Install what was built: pailfs, the mount helper (/sbin) and the systemd unit (/etc), below $(DESTDIR).
+	@test -x $(BIN)/pailfs || { echo "$(BIN)/pailfs is not there: run make build first, as yourself"; exit 1; }
 	install -D -m 0755 $(BIN)/pailfs $(DESTDIR)/usr/local/bin/pailfs
 	install -d -m 0755 $(DESTDIR)/sbin
 	ln -sf /usr/local/bin/pailfs $(DESTDIR)/sbin/mount.fuse.pailfs
