@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/oss"
@@ -240,6 +243,9 @@ func TestMetricsDocumentListsWhatARunningMountExports(t *testing.T) {
 	// Metrics with labels appear with their first value: make some.
 	s.reads()
 	if _, err := os.Stat(filepath.Join(s.at, "missing")); !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if _, err := unix.Getxattr(filepath.Join(s.at, "dir/file"), "user.pailfs.missing", nil); !errors.Is(err, unix.ENODATA) {
 		t.Fatal(err)
 	}
 	code, text := get(t, statusOf(t, s.at).HTTP, "/metrics", "")
