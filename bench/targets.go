@@ -118,17 +118,22 @@ func showTargets(p program, r *result.Report) {
 
 // write puts the report where it belongs.
 func (c *targetsCmd) write(r *result.Report) error {
-	if c.JSON != "" {
-		if err := r.Save(c.JSON); err != nil {
+	readme, file := c.Readme, c.JSON
+	if len(c.Names) == 0 && !c.Short {
+		if readme == "" {
+			readme = filepath.Join("bench", "README.md")
+		}
+		if file == "" {
+			file = filepath.Join("bench", "results", "targets.json")
+		}
+	}
+	if file != "" {
+		if err := r.Save(file); err != nil {
 			return err
 		}
 	}
-	readme := c.Readme
-	if readme == "" && len(c.Names) == 0 && !c.Short {
-		readme = filepath.Join("bench", "README.md")
+	if readme != "" {
+		return r.UpdateReadme(readme)
 	}
-	if readme == "" {
-		return nil
-	}
-	return r.UpdateReadme(readme)
+	return nil
 }
