@@ -38,7 +38,7 @@ func TestStylesOfAddressing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
+		_ = resp.Body.Close() // only read
 		if resp.StatusCode != 200 {
 			t.Errorf("path style at %s: status %d", host, resp.StatusCode)
 		}
@@ -72,7 +72,7 @@ func (c *client) speak(text string) int {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	resp.Body.Close()
+	_ = resp.Body.Close() // only read
 	return resp.StatusCode
 }
 

@@ -222,10 +222,10 @@ var acceptRanges = []string{"bytes"}
 
 // describeBriefly sets the headers that every answer about an object has.
 func (q *request) describeBriefly(o *store.Object, t store.Type) {
-	q.set("ETag", `"`+o.ETag()+`"`)
+	q.set(headerETag, `"`+o.ETag()+`"`)
 	q.set("Last-Modified", httpDate(o.ModTime()))
 	q.set("x-oss-object-type", t.String())
 	if t != store.Symlink || o.Type != store.Symlink {
-		q.set("x-oss-hash-crc64ecma", strconv.FormatUint(o.CRC64, 10))
+		q.set(headerCRC64, strconv.FormatUint(o.CRC64, 10))
 	}
 }

@@ -89,12 +89,14 @@ func BenchmarkHead(b *testing.B) {
 // BenchmarkPut replaces an object.
 func BenchmarkPut(b *testing.B) {
 	for _, size := range []int{1000, 112 << 10, 8 << 20} {
-		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
-			c := start(b, ossemu.Config{})
-			q := c.object("PUT", "object", "")
-			q.body = pattern(size)
-			hammer(b, c, 4, "200", q)
-		})
+		for _, cheap := range []bool{false, true} {
+			b.Run(fmt.Sprintf("size=%d/cheap=%v", size, cheap), func(b *testing.B) {
+				c := start(b, ossemu.Config{CheapETags: cheap})
+				q := c.object("PUT", "object", "")
+				q.body = pattern(size)
+				hammer(b, c, 4, "200", q)
+			})
+		}
 	}
 }
 

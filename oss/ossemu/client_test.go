@@ -92,7 +92,7 @@ func (c *client) sign(r *http.Request, q call) {
 		resource = "/" + q.bucket + "/" + q.key
 	}
 	var signed []string
-	for _, field := range strings.Split(q.query, "&") {
+	for field := range strings.SplitSeq(q.query, "&") {
 		name, value, _ := strings.Cut(field, "=")
 		for _, s := range subresources {
 			if s == name {

@@ -176,7 +176,7 @@ func (q *request) uploadPartCopy() (*reply, error) {
 		return nil, err
 	}
 	q.work.Copied = n
-	q.set("x-oss-hash-crc64ecma", strconv.FormatUint(p.CRC64, 10))
+	q.set(headerCRC64, strconv.FormatUint(p.CRC64, 10))
 	d := newDocument("CopyPartResult")
 	d.time("LastModified", p.ModTime())
 	d.etag(p.ETag())
@@ -207,7 +207,7 @@ func (q *request) putSymlink() (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.set("ETag", `"`+o.ETag()+`"`)
+	q.set(headerETag, `"`+o.ETag()+`"`)
 	return &reply{status: http.StatusOK}, nil
 }
 

@@ -107,8 +107,8 @@ func (s *Server) Stats() Stats {
 	st.Since, st.CPUSeconds = c.mu.since, cpuSeconds()-c.mu.cpu
 	c.mu.Unlock()
 	for op := range c.operations {
-		o, any := c.operations[op].stats()
-		if !any {
+		o := c.operations[op].stats()
+		if o.Requests == 0 {
 			continue
 		}
 		st.Operations[operation(op).String()] = o
@@ -123,15 +123,15 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-func (c *operationCounter) stats() (o OperationStats, any bool) {
+func (c *operationCounter) stats() OperationStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o = OperationStats{Status: make(map[int]int64), BytesIn: c.mu.in, BytesOut: c.mu.out}
+	o := OperationStats{Status: make(map[int]int64), BytesIn: c.mu.in, BytesOut: c.mu.out}
 	for status, n := range c.mu.status {
 		o.Status[status] = n
 		o.Requests += n
 	}
-	return o, o.Requests > 0
+	return o
 }
 
 // ResetStats begins counting anew. Requests in flight are counted when they

@@ -45,7 +45,6 @@ var (
 	errIncompleteBody        = &failure{http.StatusBadRequest, "IncompleteBody", "You did not provide the number of bytes specified by the Content-Length HTTP header.", "0016-00000502", nil, nil}
 	errInvalidBucketName     = &failure{http.StatusBadRequest, "InvalidBucketName", "The specified bucket is not valid.", "0015-00000001", nil, nil}
 	errNoSuchBucket          = &failure{http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist.", "0015-00000101", nil, nil}
-	errBucketAlreadyExists   = &failure{http.StatusConflict, "BucketAlreadyExists", "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again.", "0015-00000104", nil, nil}
 	errBucketNotEmpty        = &failure{http.StatusConflict, "BucketNotEmpty", "The bucket has objects. Please delete them first.", "0015-00000301", nil, nil}
 	errInvalidObjectName     = &failure{http.StatusBadRequest, "InvalidObjectName", "The specified object is not valid.", "0016-00000101", nil, nil}
 	errNoSuchKey             = &failure{http.StatusNotFound, "NoSuchKey", "The specified key does not exist.", "0026-00000001", nil, nil}

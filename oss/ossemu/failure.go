@@ -47,13 +47,12 @@ var noUploadNumbers = map[operation]string{opUploadPart: "0042-00000104", opUplo
 // failure says how an error is answered. One that is not known is the server's
 // own trouble and is logged.
 func (q *request) failure(err error) *failure {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
 	for _, row := range failureTable {
 		if errors.Is(err, row.err) {
-			if ec, ok := noUploadNumbers[q.op]; ok && row.err == store.ErrNoUpload {
+			if ec, ok := noUploadNumbers[q.op]; ok && row.failure == errNoSuchUpload {
 				f := *row.failure
 				f.ec = ec
 				return &f

@@ -186,7 +186,7 @@ func TestStallsAndSlowAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
+		_ = resp.Body.Close() // only read
 		if !bytes.Equal(append(first, rest...), body) {
 			t.Errorf("%s: content differs", kind)
 		}
@@ -211,7 +211,7 @@ func TestAStallEndsWithItsClientAndWithTheServer(t *testing.T) {
 		}
 		// One client goes away, the other one's server does, when the test ends.
 		if c.emu.Server.Stats().InFlight == 1 {
-			resp.Body.Close()
+			_ = resp.Body.Close() // only read
 			for c.emu.Server.Stats().InFlight != 0 {
 				time.Sleep(time.Millisecond)
 			}

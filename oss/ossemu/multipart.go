@@ -82,14 +82,16 @@ func (q *request) uploadPart() (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := blob.MD5
+	sum, digest := blob.MD5, blob.Digest
 	p, err := q.store.PutPart(q.bucket, q.key, id, number, blob)
 	if err != nil {
 		return nil, err
 	}
-	q.set("ETag", `"`+p.ETag()+`"`)
-	q.set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
-	q.set("x-oss-hash-crc64ecma", strconv.FormatUint(p.CRC64, 10))
+	q.set(headerETag, `"`+p.ETag()+`"`)
+	if digest {
+		q.set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+	}
+	q.set(headerCRC64, strconv.FormatUint(p.CRC64, 10))
 	return ok(), nil
 }
 

@@ -41,13 +41,15 @@ func (q *request) putObject() (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := blob.MD5
+	sum, digest := blob.MD5, blob.Digest
 	o, err := q.store.Put(q.bucket, q.key, blob, store.PutOptions{Attrs: attrs, ForbidOverwrite: forbid})
 	if err != nil {
 		return nil, err
 	}
 	q.stored(o)
-	q.set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+	if digest {
+		q.set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+	}
 	return ok(), nil
 }
 
@@ -67,8 +69,8 @@ func (q *request) mayCreate(forbid bool) error {
 
 // stored sets the headers that answer a write.
 func (q *request) stored(o *store.Object) {
-	q.set("ETag", `"`+o.ETag()+`"`)
-	q.set("x-oss-hash-crc64ecma", strconv.FormatUint(o.CRC64, 10))
+	q.set(headerETag, `"`+o.ETag()+`"`)
+	q.set(headerCRC64, strconv.FormatUint(o.CRC64, 10))
 	if e := o.Attrs.Encryption; e != "" {
 		q.set(q.dialect()+"server-side-encryption", e)
 	}

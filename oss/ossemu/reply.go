@@ -61,6 +61,13 @@ func (q *request) begin(status int) {
 	q.w.WriteHeader(status)
 }
 
+// Headers are written as the service writes them, which is not the form that
+// net/http would give them; its map is accessed with these spellings only.
+const (
+	headerETag  = "ETag"
+	headerCRC64 = "x-oss-hash-crc64ecma"
+)
+
 var serverName = []string{"AliyunOSS"}
 
 // send sends an answer, spoiled by a fault if there is one. An error is of no
@@ -80,7 +87,7 @@ func (q *request) send(rep *reply, f *armedFault) {
 	}
 	if rep.compress {
 		h["Content-Encoding"] = []string{"gzip"}
-		delete(h, "ETag")
+		delete(h, headerETag)
 	} else {
 		h["Content-Length"] = q.value(strconv.FormatInt(rep.length, 10))
 	}

@@ -158,7 +158,8 @@ func (q *request) write() (*store.Blob, error) {
 	if err != nil {
 		return nil, err
 	}
-	blob, err := q.store.Write(r, maxObject)
+	digest := !q.cfg.CheapETags || q.r.Header.Get("Content-Md5") != ""
+	blob, err := q.store.Write(r, maxObject, digest)
 	if err != nil {
 		return nil, err
 	}

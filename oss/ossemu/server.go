@@ -98,7 +98,7 @@ func (s *Server) CreateBucket(name string) error {
 // returns its entity tag. It is for loading many objects and for changing one
 // behind a client's back.
 func (s *Server) Put(bucket, key string, content io.Reader) (etag string, err error) {
-	blob, err := s.store.Write(content, maxObject)
+	blob, err := s.store.Write(content, maxObject, !s.cfg.CheapETags)
 	if err == nil {
 		attrs := store.Attributes{ContentType: "application/octet-stream", StorageClass: defaultStorageClass}
 		var o *store.Object

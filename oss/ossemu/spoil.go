@@ -31,16 +31,16 @@ func (q *request) sufferBefore(f *armedFault) bool {
 
 // spoilHeaders makes a header say what is not so.
 func (q *request) spoilHeaders(f *armedFault) {
-	h := q.w.Header()
+	name, wrong := headerETag, wrongTag
 	switch f.Kind {
 	case FaultWrongCRC:
-		if v := h["x-oss-hash-crc64ecma"]; len(v) == 1 {
-			h["x-oss-hash-crc64ecma"] = []string{wrongNumber(v[0])}
-		}
+		name, wrong = headerCRC64, wrongNumber
 	case FaultWrongETag:
-		if v := h["ETag"]; len(v) == 1 {
-			h["ETag"] = []string{wrongTag(v[0])}
-		}
+	default:
+		return
+	}
+	if v := q.w.Header()[name]; len(v) == 1 {
+		q.set(name, wrong(v[0]))
 	}
 }
 

@@ -53,7 +53,7 @@ func (s *Store) Append(bucket, key string, r io.Reader, o AppendOptions) (*Objec
 		return nil, ErrTooLarge
 	}
 	if small.Len() > tailLimit {
-		blob, err := s.Write(io.MultiReader(small, r), o.Limit-o.Position)
+		blob, err := s.Write(io.MultiReader(small, r), o.Limit-o.Position, true)
 		if err != nil {
 			return nil, err
 		}

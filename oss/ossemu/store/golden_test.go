@@ -17,7 +17,7 @@ func goldenContent(t *testing.T, s *Store) {
 	if err := s.CreateBucket(Bucket{Name: testBucket, ACL: "private", StorageClass: "Standard", Redundancy: "LRS"}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := s.Write(bytes.NewReader(pattern(1, 100)), 1<<20)
+	b, err := s.Write(bytes.NewReader(pattern(1, 100)), 1<<20, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func goldenContent(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err = s.Write(bytes.NewReader(pattern(4, 50)), 1<<20); err != nil {
+	if b, err = s.Write(bytes.NewReader(pattern(4, 50)), 1<<20, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.PutPart(testBucket, "unfinished", u.ID, 7, b); err != nil {

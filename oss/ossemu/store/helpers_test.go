@@ -73,7 +73,7 @@ func abandon(t testing.TB, s *Store) *Store {
 
 func put(t testing.TB, s *Store, key string, content []byte) *Object {
 	t.Helper()
-	b, err := s.Write(bytes.NewReader(content), 1<<40)
+	b, err := s.Write(bytes.NewReader(content), 1<<40, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (m *model) forget(key string) {
 func (m *model) put(rt *rapid.T) {
 	key, body := m.key(rt), m.body(rt)
 	contentType := rapid.SampledFrom([]string{"", "text/plain"}).Draw(rt, "type")
-	b, err := m.s.Write(bytes.NewReader(body), 1<<30)
+	b, err := m.s.Write(bytes.NewReader(body), 1<<30, true)
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (m *model) part(rt *rapid.T) {
 		b, err = m.s.Slice(o, c, int64(off), int64(len(body)))
 	} else {
 		body = m.body(rt)
-		b, err = m.s.Write(bytes.NewReader(body), 1<<30)
+		b, err = m.s.Write(bytes.NewReader(body), 1<<30, true)
 	}
 	if err != nil {
 		rt.Fatal(err)

@@ -15,9 +15,11 @@ type PutOptions struct {
 // Put makes b the content of key. The bytes of b are handed over, whether it
 // succeeds or not.
 func (s *Store) Put(bucket, key string, b *Blob, o PutOptions) (*Object, error) {
-	return s.put(bucket, key, &Object{
-		Type: Normal, Size: b.Size, CRC64: b.CRC64, tag: b.MD5, extents: b.take(), Attrs: &o.Attrs,
-	}, o)
+	obj := &Object{Type: Normal, Size: b.Size, CRC64: b.CRC64, tag: b.MD5, extents: b.take(), Attrs: &o.Attrs}
+	if !b.Digest {
+		obj.parts = opaque
+	}
+	return s.put(bucket, key, obj, o)
 }
 
 // PutCopy makes a copy of src, whose content is b, the content of key. The copy

@@ -42,7 +42,7 @@ func TestPiecesOfContentMatch(t *testing.T) {
 	for i, n := range []int{MinPartSize, MinPartSize + 1, 500_000, 3} {
 		body := pattern(i, n)
 		whole = append(whole, body...)
-		b, err := s.Write(bytes.NewReader(body), 1<<30)
+		b, err := s.Write(bytes.NewReader(body), 1<<30, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,16 +150,16 @@ func TestFailedWritesLeaveNothing(t *testing.T) {
 	s := newStore(t)
 	broken := errors.New("connection lost")
 	for _, n := range []int{0, 100, packLimit, packLimit + 1, 1 << 20} {
-		if _, err := s.Write(&failingReader{bytes.NewReader(pattern(1, n)), broken}, 1<<30); !errors.Is(err, broken) {
+		if _, err := s.Write(&failingReader{bytes.NewReader(pattern(1, n)), broken}, 1<<30, true); !errors.Is(err, broken) {
 			t.Errorf("broken body of %d bytes: error %v", n, err)
 		}
 		if n > 0 {
-			if _, err := s.Write(bytes.NewReader(pattern(1, n)), int64(n)-1); !errors.Is(err, ErrTooLarge) {
+			if _, err := s.Write(bytes.NewReader(pattern(1, n)), int64(n)-1, true); !errors.Is(err, ErrTooLarge) {
 				t.Errorf("body of %d bytes over its limit: error %v", n, err)
 			}
 		}
 	}
-	b, err := s.Write(bytes.NewReader(pattern(1, 1<<20)), 1<<30)
+	b, err := s.Write(bytes.NewReader(pattern(1, 1<<20)), 1<<30, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestFailedWritesLeaveNothing(t *testing.T) {
 		t.Errorf("put into a bucket that does not exist: %v", err)
 	}
 	put(t, s, "taken", nil)
-	if b, err = s.Write(bytes.NewReader(pattern(1, 1<<20)), 1<<30); err != nil {
+	if b, err = s.Write(bytes.NewReader(pattern(1, 1<<20)), 1<<30, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Put(testBucket, "taken", b, PutOptions{ForbidOverwrite: true}); !errors.Is(err, ErrExists) {
@@ -304,7 +304,7 @@ func TestSnapshotsReplaceLongJournals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found.snapshots) != 1 || found.snapshots[0] < 3 || len(found.journals) > 2 {
+	if len(found.snapshots) != 1 || found.snapshots[0] < 2 || len(found.journals) > 2 {
 		t.Errorf("after many changes: %+v", found)
 	}
 	for range 2 {
@@ -385,7 +385,7 @@ func TestFilesThatNothingRefersToAreRemovedAtStart(t *testing.T) {
 	s := newStore(t)
 	put(t, s, "kept", pattern(1, 1<<20))
 	// As a death between the body and its record leaves it.
-	if _, err := s.Write(bytes.NewReader(pattern(2, 1<<20)), 1<<30); err != nil {
+	if _, err := s.Write(bytes.NewReader(pattern(2, 1<<20)), 1<<30, true); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(dataFiles(t, s)); n != 2 {
@@ -409,7 +409,7 @@ func TestReadersAndWritersOfOneKeySeeWholeVersions(t *testing.T) {
 	for i := range versions {
 		wg.Go(func() {
 			for range 200 {
-				b, err := s.Write(bytes.NewReader(versions[i]), 1<<30)
+				b, err := s.Write(bytes.NewReader(versions[i]), 1<<30, true)
 				if err != nil {
 					t.Error(err)
 					return

@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/md5"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc64"
@@ -15,7 +16,10 @@ import (
 type Blob struct {
 	Size  int64
 	CRC64 uint64
-	MD5   [16]byte
+	// MD5 is the tag of an object that is made of the blob. It is the digest of the
+	// content only if Digest says so.
+	MD5    [16]byte
+	Digest bool
 
 	store   *Store
 	extents []extent
@@ -41,11 +45,13 @@ var writeBuffers = sync.Pool{New: func() any {
 }}
 
 // Write stores everything that r gives, at most limit bytes, and computes its
-// checksums. An error of r is returned as it is.
-func (s *Store) Write(r io.Reader, limit int64) (*Blob, error) {
+// checksums. An error of r is returned as it is. Without digest the MD5 is not
+// computed, which is most of the work, and Blob.MD5 is made of the CRC-64 and
+// the size.
+func (s *Store) Write(r io.Reader, limit int64, digest bool) (*Blob, error) {
 	buf, _ := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
-	b := &Blob{store: s}
+	b := &Blob{store: s, Digest: digest}
 	head, err := readUpTo(r, (*buf)[:packLimit+1])
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -54,7 +60,12 @@ func (s *Store) Write(r io.Reader, limit int64) (*Blob, error) {
 		return nil, ErrTooLarge
 	}
 	if len(head) <= packLimit {
-		b.Size, b.CRC64, b.MD5 = int64(len(head)), crc64.Checksum(head, crcTable), md5.Sum(head)
+		b.Size, b.CRC64 = int64(len(head)), crc64.Checksum(head, crcTable)
+		if digest {
+			b.MD5 = md5.Sum(head)
+		} else {
+			b.MD5 = cheapTag(b)
+		}
 		if len(head) == 0 {
 			return b, nil
 		}
@@ -100,16 +111,29 @@ func (s *Store) writeBlob(b *Blob, r io.Reader, limit int64, buf []byte, n int) 
 		if _, err := w.Write(chunk); err != nil {
 			return fmt.Errorf("write blob: %w", err)
 		}
-		sum.Write(chunk)
+		if b.Digest {
+			sum.Write(chunk)
+		}
 		b.CRC64 = crc64.Update(b.CRC64, crcTable, chunk)
 		b.Size += int64(len(chunk))
 		if rerr != nil {
 			break
 		}
 	}
-	sum.Sum(b.MD5[:0])
+	if b.Digest {
+		sum.Sum(b.MD5[:0])
+	} else {
+		b.MD5 = cheapTag(b)
+	}
 	b.extents = []extent{{f, 0, b.Size}}
 	return nil
+}
+
+// cheapTag makes a tag that equal contents have in common.
+func cheapTag(b *Blob) (tag [16]byte) {
+	binary.BigEndian.PutUint64(tag[:8], b.CRC64)
+	binary.BigEndian.PutUint64(tag[8:], uint64(b.Size))
+	return tag
 }
 
 // readUpTo fills buf, or returns what there was and io.EOF. Another error of r
