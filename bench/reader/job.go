@@ -135,7 +135,7 @@ const slotBytes = 1 << 20
 
 // pages returns the reads of a Random job: each in another slot, at a random
 // page of it. A Count above the number of slots goes round again, at other
-// pages, which only a warm measurement may ask for.
+// pages, which is refused where each latency matters.
 func (j *Job) pages(m *dataset.Manifest) ([]page, error) {
 	var slots []page
 	for i := range m.Files {
@@ -150,6 +150,9 @@ func (j *Job) pages(m *dataset.Manifest) ([]page, error) {
 	count := j.Count
 	if count == 0 {
 		count = len(slots)
+	}
+	if j.EachLatency && j.First+count > len(slots) {
+		return nil, fmt.Errorf("choose pages of %q: %d reads from %d on are more than its %d slots, and none may be read twice", m.Name, count, j.First, len(slots))
 	}
 	random := rand.New(rand.NewPCG(j.Order, 1))
 	pages := make([]page, 0, count)

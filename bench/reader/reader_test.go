@@ -122,6 +122,10 @@ func TestRandomReadsDistinctSlots(t *testing.T) {
 		}
 		seen[slot] = true
 	}
+	job.First, job.Count = 10, 7
+	if _, err := job.pages(m); err == nil {
+		t.Error("more cold reads than slots were accepted")
+	}
 	// Pieces continue where the one before ended.
 	job.First, job.Count = 5, 4
 	piece, err := job.pages(m)
