@@ -100,6 +100,6 @@ $(LINT): .ci/tools/go.mod .ci/tools/go.sum
 
 .PHONY: help
 help: ## Show this help.
-	@awk 'BEGIN {FS = ":.*## "} \
+	@color=; test ! -t 1 || color=1; awk -v color=$$color 'BEGIN {FS = ":.*## "; if (color) {on = "\033[36m"; off = "\033[0m"}} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / {printf "  %s%-14s%s %s\n", on, $$1, off, $$2}' $(MAKEFILE_LIST)
