@@ -101,9 +101,9 @@ type Config struct {
 const (
 	// DefaultPassthroughMin is the size from which an open in passthrough, which
 	// costs more, is repaid by the reading.
-	DefaultPassthroughMin = 1 << 20
+	DefaultPassthroughMin = 512 << 10
 	// DefaultReadAheadKiB is the readahead of the mount in the kernel.
-	DefaultReadAheadKiB = 16 << 10
+	DefaultReadAheadKiB = 1 << 10
 )
 
 const defaultStatfsBytes = 1 << 50
