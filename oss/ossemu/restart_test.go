@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,8 +30,9 @@ func victimConfig(dir string) ossemu.Config {
 	}
 }
 
-// runVictim serves until it is killed.
+// runVictim serves until it is killed, with the memory settings of cmd/ossemu.
 func runVictim(dir string) error {
+	debug.SetGCPercent(400)
 	s, err := ossemu.Open(victimConfig(dir))
 	if err != nil {
 		return err
@@ -46,7 +48,7 @@ func runVictim(dir string) error {
 }
 
 // victim starts an emulator in a process of its own.
-func victim(t *testing.T, dir string) (*exec.Cmd, string) {
+func victim(t testing.TB, dir string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), victimDir+"="+dir)
