@@ -271,7 +271,7 @@ func refuseEachChange(t *testing.T, v *sign.Verifier, s sent) int {
 			t.Errorf("%s: still accepted as %+v", what, id)
 		}
 	}
-	s3 := strings.Contains(s.request.Header.Get("Authorization"), "AWS") ||
+	s3 := strings.HasPrefix(s.request.Header.Get("Authorization"), "AWS") ||
 		strings.Contains(s.request.URL.RawQuery, "AWSAccessKeyId") || strings.Contains(s.request.URL.RawQuery, "X-Amz-")
 
 	r := s.again()
