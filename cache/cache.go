@@ -317,7 +317,7 @@ func (c *Cache) runMemory() {
 		if pressed {
 			wanted = max(wanted, maxRanges*segmentSize) // readahead does not wait
 		}
-		c.memory.shrink()
+		c.memory.shrink(urgentBytes)
 		c.ssd.shed(urgentBytes)
 		after := settleAfter
 		soon = nil

@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // scratch holds buffers of one block, for blocks that must be read whole to be
@@ -167,13 +169,14 @@ func (t *ssdTier) complain(o *object, off, n int64, err error) {
 func (t *ssdTier) readError(o *object, err error) error {
 	switch {
 	case errors.Is(err, errGone):
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged),
+		errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		t.complain(o, 0, o.geometry.size, err)
 		t.discard(o)
 	default:
-		// Too many open files is not the disk's fault, but to read elsewhere is right
-		// just the same.
-		t.health.readFailed(err)
+		if !shortage(err) {
+			t.health.readFailed(err)
+		}
 		o.mu.Lock()
 		file := o.unload()
 		o.mu.Unlock()
@@ -182,4 +185,10 @@ func (t *ssdTier) readError(o *object, err error) error {
 		}
 	}
 	return errGone
+}
+
+// shortage tells whether an error says that this process, or the kernel, has too
+// few of something, which is not the disk's fault.
+func shortage(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }

@@ -379,7 +379,9 @@ func (t *ssdTier) pwrite(e *extent, s span) error {
 
 // writeError notes that the disk does not take what it should.
 func (t *ssdTier) writeError(o *object, err error) error {
-	t.health.writeFailed(err)
+	if !shortage(err) {
+		t.health.writeFailed(err)
+	}
 	if noSpace(err) {
 		t.crowded()
 	}

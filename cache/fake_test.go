@@ -146,6 +146,18 @@ func (s *fakeStore) asked() (n int64) {
 	return n
 }
 
+// wasAsked tells whether a request covered the byte at off.
+func (s *fakeStore) wasAsked(obj oss.Object, off int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.mu.requests {
+		if r.Object == obj && r.Offset <= off && off < r.Offset+int64(len(r.Buffer)) {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *fakeStore) resetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -87,6 +87,11 @@ func (h *Handle) View(ctx context.Context, off int64, n int) (*View, error) {
 	return v, nil
 }
 
+// Err returns an error that wraps [oss.ErrCorrupted] once the content was found
+// not to match the object store's checksum: what the handle has returned may have
+// been wrong, also if no read of it failed.
+func (h *Handle) Err() error { return h.sound() }
+
 // sound returns an error if the object was found corrupted since the handle was
 // opened.
 func (h *Handle) sound() error {

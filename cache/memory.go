@@ -119,11 +119,16 @@ func (m *memoryTier) wake() {
 	}
 }
 
-// shrink evicts what is kept beyond the limit. Ristretto does so by itself only
-// when it admits something, and it admits nothing that was used less than what
-// it has: a stream would wait for room for ever.
-func (m *memoryTier) shrink() {
+// shrink evicts what is kept beyond the limit, and as much as readers wait for.
+// Ristretto does so by itself only when it admits something, and it admits nothing
+// that was used less than what it has: a stream would wait for room for ever, and
+// so would a reader while all but what is kept is stuck.
+func (m *memoryTier) shrink(urgentBytes int64) {
 	excess := m.kept.Load() - m.keptLimit()
+	if urgentBytes > 0 {
+		// Others will come: what is freed once need not be freed for each of them.
+		excess = max(excess, urgentBytes+m.limit/16)
+	}
 	if excess <= 0 {
 		return
 	}
