@@ -19,18 +19,18 @@ const (
 )
 
 // Check makes one cheap request, a listing of at most one key under prefix,
-// that proves endpoint, bucket, region, credentials and clock. Its error says in
-// one line which of them is wrong and what to do. A failure that may pass is
-// repeated for some seconds.
-func (c *Client) Check(ctx context.Context, prefix string) error {
+// that proves endpoint, bucket, region, credentials and clock, and tells whether
+// there is any key. Its error says in one line which of them is wrong and what to
+// do. A failure that may pass is repeated for some seconds.
+func (c *Client) Check(ctx context.Context, prefix string) (found bool, err error) {
 	v := &view{client: c, class: Demand}
 	r := v.retrying(opList, prefix, 0)
 	r.deadline = time.Now().Add(checkTime)
 	const tries = 3
 	for n := 1; ; n++ {
-		_, f := v.listOnce(ctx, r, ListRequest{Prefix: prefix, MaxKeys: 1})
+		page, f := v.listOnce(ctx, r, ListRequest{Prefix: prefix, MaxKeys: 1})
 		if f == nil {
-			return nil
+			return len(page.Objects) > 0 || page.Next != "", nil
 		}
 		err := error(f)
 		if n < tries {
@@ -38,7 +38,7 @@ func (c *Client) Check(ctx context.Context, prefix string) error {
 				continue
 			}
 		}
-		return fmt.Errorf("check oss://%s/%s at %s: %w", c.cfg.Bucket, prefix, c.endpoint, c.diagnose(f, err))
+		return false, fmt.Errorf("check oss://%s/%s at %s: %w", c.cfg.Bucket, prefix, c.endpoint, c.diagnose(f, err))
 	}
 }
 

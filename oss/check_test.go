@@ -90,7 +90,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			cfg := emulatorConfig(t, e)
 			test.change(&cfg)
-			err := openClient(t, cfg).Check(t.Context(), "data/")
+			_, err := openClient(t, cfg).Check(t.Context(), "data/")
 			if err == nil {
 				t.Fatal("the check succeeded")
 			}
@@ -147,7 +147,7 @@ func TestCheckAcceptsWhatWorks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := emulatorConfig(t, e)
 			change(&cfg)
-			if err := openClient(t, cfg).Check(t.Context(), "data/"); err != nil {
+			if _, err := openClient(t, cfg).Check(t.Context(), "data/"); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -163,7 +163,19 @@ func TestCheckHonoursItsContext(t *testing.T) {
 	cancel()
 	c := openClient(t, oss.Config{Endpoint: "http://127.0.0.1:1", Bucket: "bucket"})
 	began := time.Now()
-	if err := c.Check(ctx, ""); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := c.Check(ctx, ""); err == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("Check of a cancelled context: %v", err)
+	}
+}
+
+func TestCheckTellsWhetherThereIsAnything(t *testing.T) {
+	e := ossemutest.Start(t, ossemu.Config{})
+	e.Put("data/file", []byte("x"))
+	c := openClient(t, emulatorConfig(t, e))
+	for prefix, want := range map[string]bool{"": true, "data/": true, "date/": false} {
+		found, err := c.Check(t.Context(), prefix)
+		if err != nil || found != want {
+			t.Errorf("prefix %q: %t, %v; want %t", prefix, found, err, want)
+		}
 	}
 }

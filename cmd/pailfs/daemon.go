@@ -176,12 +176,16 @@ func (d *daemon) openStore(ctx context.Context) error {
 	patience := time.Duration(c.StartTimeout)
 	checkCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := d.client.Check(checkCtx, d.source.Prefix); err != nil {
+	found, err := d.client.Check(checkCtx, d.source.Prefix)
+	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout",
 				d.source, c.Endpoint, c.StartTimeout)
 		}
 		return err // it names the bucket, the endpoint and the remedy
+	}
+	if !found {
+		d.log.Warn("there is no object yet: the mount is empty. Check the prefix if that is not so", "source", d.source.String())
 	}
 	return nil
 }
