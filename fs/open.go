@@ -37,8 +37,13 @@ type fileState struct {
 		// handle pins the version in the cache. A cached file gets it with the first
 		// READ, because what the kernel's page cache holds needs none.
 		handle *cache.Handle
-		// readers count the READs that use handle now.
+		// spent are handles that are in use no more but perhaps by a READ.
+		spent []*cache.Handle
+		// readers count the READs that use handle, or one that is spent, now.
 		readers int
+		// failing is since when the handle returns nothing but errors, where there is no
+		// open to replace it.
+		failing time.Time
 		// backingID is the kernel's name for the cache's file in passthrough.
 		backingID int32
 	}
@@ -90,6 +95,10 @@ func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, e
 	st := n.file()
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.mu.opens == 0 && st.mu.handle != nil && st.mu.handle.Err() != nil {
+		n.damaged.Store(true)
+		st.retire() // the one before has not been closed yet
+	}
 	if st.mu.mode == undecided {
 		if err := f.decide(n, st); err != nil {
 			return undecided, 0, false, err
@@ -166,15 +175,42 @@ func (f *filesystem) release(n *inode) {
 func (f *filesystem) unpin(n *inode) {
 	st := n.file()
 	st.mu.Lock()
-	h := st.mu.handle
-	if st.mu.opens > 0 || st.mu.readers > 0 || h == nil {
-		st.mu.Unlock()
-		return
+	damaged := false
+	if st.mu.opens == 0 && st.mu.readers == 0 && st.mu.handle != nil {
+		// Readahead may have found it, of which no READ was told.
+		if damaged = st.mu.handle.Err() != nil; damaged {
+			n.damaged.Store(!f.noOpen)
+		}
+		st.mu.failing = time.Time{}
+		st.retire()
 	}
-	st.mu.handle = nil
 	st.mu.Unlock()
-	if err := h.Close(); err != nil {
-		f.log.Warn("closing a cached object failed", "path", n.path(), "err", err)
+	if damaged {
+		f.forgetContent(n)
+	}
+	f.closeSpent(n)
+}
+
+// retire takes the handle out of use. It is closed when no READ uses it. The
+// caller holds st.mu.
+func (st *fileState) retire() {
+	st.mu.spent = append(st.mu.spent, st.mu.handle)
+	st.mu.handle = nil
+}
+
+// closeSpent closes what was retired, unless a READ may use it.
+func (f *filesystem) closeSpent(n *inode) {
+	st := n.file()
+	st.mu.Lock()
+	var spent []*cache.Handle
+	if st.mu.readers == 0 {
+		spent, st.mu.spent = st.mu.spent, nil
+	}
+	st.mu.Unlock()
+	for _, h := range spent {
+		if err := h.Close(); err != nil {
+			f.log.Warn("closing a cached object failed", "path", n.path(), "err", err)
+		}
 	}
 }
 

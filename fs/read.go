@@ -44,7 +44,6 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (re
 		err = fmt.Errorf("read %d bytes at %d: %w", length, off, errShortRead)
 	}
 	if err != nil {
-		f.stopReading(n)
 		errno := versionErrno(err)
 		switch {
 		case errno == syscall.ESTALE:
@@ -52,17 +51,25 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (re
 		case errors.Is(err, oss.ErrCorrupted):
 			f.corrupted(n)
 		}
+		f.stopReading(n)
 		return nil, f.fail("read", n, errno, err)
 	}
 	f.counters.readBytes.Add(length)
 	return &reply{fs: f, node: n, view: view, size: int(length)}, fuse.OK
 }
 
-// corrupted makes the kernel forget what it has cached of n: the bytes that came
-// before the checksum did may be wrong too. Whoever has the file open goes on to
-// get errors; the next open, when all have closed it, reads it anew.
+// corrupted notes that what was read of n may be wrong: also the bytes that came
+// before the checksum did, which the kernel must forget. Whoever has the file open
+// goes on to get errors; the next open, when all have closed it, reads it anew.
 func (f *filesystem) corrupted(n *inode) {
-	if !n.damaged.Swap(true) && !f.notify.content(n.id) {
+	if !n.damaged.Swap(true) {
+		f.forgetContent(n)
+	}
+}
+
+// forgetContent makes the kernel forget what it has cached of n.
+func (f *filesystem) forgetContent(n *inode) {
+	if !f.notify.content(n.id) {
 		f.counters.dropped.Add(1)
 	}
 }
@@ -72,11 +79,30 @@ func (f *filesystem) startReading(n *inode) (*cache.Handle, error) {
 	st := n.file()
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if f.noOpen {
+		f.renew(n, st)
+	}
 	if err := f.pin(n, st); err != nil {
 		return nil, err
 	}
 	st.mu.readers++
 	return st.mu.handle, nil
+}
+
+// renew lets go of a handle that has read corrupted content, on a mount where the
+// kernel tells neither of close nor of the next open. Reads fail for idleAfter, so
+// that whoever was reading meets an error, and then begin anew. The caller holds
+// st.mu.
+func (f *filesystem) renew(n *inode, st *fileState) {
+	switch {
+	case st.mu.handle == nil || st.mu.handle.Err() == nil:
+	case st.mu.failing.IsZero():
+		st.mu.failing = time.Now()
+	case time.Since(st.mu.failing) >= idleAfter:
+		st.mu.failing = time.Time{}
+		st.retire()
+		n.damaged.Store(false)
+	}
 }
 
 // stopReading ends what startReading began.
@@ -90,6 +116,7 @@ func (f *filesystem) stopReading(n *inode) {
 	case !unused:
 	case f.noOpen:
 		f.idle.put(n)
+		f.closeSpent(n)
 	default:
 		f.unpin(n)
 	}
