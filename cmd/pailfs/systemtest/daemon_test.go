@@ -269,6 +269,18 @@ func (d *daemon) verify(what string, files []file, kinds ...string) tally {
 	return told
 }
 
+// recovers waits until the files can be read without an error, none of which may
+// come with wrong bytes, and then verifies them in the given ways.
+func (d *daemon) recovers(what string, files []file, kinds ...string) {
+	d.w.t.Helper()
+	d.eventually(what+", files can be read", func() bool {
+		told := job{Root: d.w.at, Files: files, Readers: 4, Kinds: []string{sequential}, EachOnce: true}.start(d.w.t).wait(d)
+		told.sound(d.w.t, what, "EIO")
+		return len(told.Errors) == 0 || d.w.t.Failed()
+	})
+	d.verify(what, files, kinds...)
+}
+
 // fetch reads files until they are whole on SSD.
 func (d *daemon) fetch(files []file) {
 	d.w.t.Helper()
@@ -302,7 +314,7 @@ func forget(w *world, files []file) {
 
 // dropPages drops the pages of a file that are clean.
 func dropPages(path string) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return // it is gone
 	}
