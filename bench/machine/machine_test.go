@@ -114,6 +114,23 @@ func TestPrepareSpaceLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestPrepareMemoryGivesItBack(t *testing.T) {
+	before, err := MemoryOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := PrepareMemory(64 << 20); err != nil {
+		t.Fatal(err)
+	}
+	after, err := MemoryOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.PeakBytes < before.NowBytes+60<<20 || after.NowBytes > before.NowBytes+32<<20 {
+		t.Errorf("memory went from %+v to %+v", before, after)
+	}
+}
+
 func TestReadThrough(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "f"), make([]byte, 3<<20), 0o600); err != nil {

@@ -90,7 +90,7 @@ func (b *bench) reach(ctx context.Context, run int) error {
 	}
 	// What was written before must not be written while the clock runs.
 	unix.Sync()
-	return nil
+	return machine.PrepareMemory(b.runner.cfg.Sizes.memory())
 }
 
 // drop empties the kernel's caches, the server's data included.

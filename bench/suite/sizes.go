@@ -42,6 +42,11 @@ func Short() Sizes {
 // pieces is how many cold runs over small files read different ones.
 func (s Sizes) pieces() int { return max(1, s.SmallFiles/max(1, s.ColdFiles)) }
 
+// memory is how much memory is used once before a cold run: what the kernel's
+// page cache of the mount, that of the client's cache files, and the client
+// itself may take for a large file.
+func (s Sizes) memory() int64 { return 3 * s.BigBytes }
+
 // Set names a data set.
 type Set string
 
