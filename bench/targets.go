@@ -104,7 +104,7 @@ func showTargets(p program, r *result.Report) {
 	fmt.Fprintln(w, "TARGET\tWANT\tMEASURED\t\tPAILFS\tREFERENCE\tAGAINST")
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.ShowWant(), t.ShowMeasured(), t.Verdict(), t.Subject, t.Reference, t.Against)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.ShowWant(), t.ShowMeasured(), r.Verdict(t), t.Subject, t.Reference, t.Against)
 	}
 	_ = w.Flush() // to the terminal
 	fmt.Fprintln(p.stdout)

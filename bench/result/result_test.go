@@ -137,6 +137,21 @@ func report() *Report {
 	return r
 }
 
+func TestShortRunsAreNotJudged(t *testing.T) {
+	r := report()
+	if got := r.Verdict(&r.Targets[0]); got != "met" {
+		t.Errorf("at full size: %q", got)
+	}
+	r.Short = true
+	if got := r.Verdict(&r.Targets[1]); got != "not judged" {
+		t.Errorf("at reduced size: %q", got)
+	}
+	r.Targets[1].Refused = "a reason"
+	if got := r.Verdict(&r.Targets[1]); got != "refused" {
+		t.Errorf("refused at reduced size: %q", got)
+	}
+}
+
 func TestReadmeKeepsWhatIsAroundTheMarks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "README.md")
 	if err := os.WriteFile(path, []byte("before\n"+markBegin+"\nformer results\n"+markEnd+"\nafter\n"), 0o600); err != nil {

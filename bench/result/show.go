@@ -122,6 +122,14 @@ func (t *Target) Verdict() string {
 	}
 }
 
+// Verdict is the verdict on t, a target of r. At reduced sizes nothing is judged.
+func (r *Report) Verdict(t *Target) string {
+	if r.Short && t.Refused == "" {
+		return "not judged"
+	}
+	return t.Verdict()
+}
+
 // WriteMarkdown writes the whole report for README.md.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
@@ -152,7 +160,7 @@ func (r *Report) writeTargets(b *strings.Builder) {
 	var notes []string
 	for i := range r.Targets {
 		t := &r.Targets[i]
-		verdict := t.Verdict()
+		verdict := r.Verdict(t)
 		if verdict == "missed" {
 			verdict = "**missed**"
 		}
