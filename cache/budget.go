@@ -107,9 +107,8 @@ func (b *budget) acquire(ctx context.Context, bytes int64, u urgency) error {
 	default:
 		b.mu.waiting[u].Remove(place)
 	}
-	granted := b.grantLocked()
+	b.grantLocked()
 	b.mu.Unlock()
-	wake(granted)
 	return ctx.Err()
 }
 
@@ -117,33 +116,25 @@ func (b *budget) acquire(ctx context.Context, bytes int64, u urgency) error {
 func (b *budget) release(bytes int64) {
 	b.mu.Lock()
 	b.mu.used -= bytes
-	granted := b.grantLocked()
+	b.grantLocked()
 	b.mu.Unlock()
-	wake(granted)
 }
 
-// grantLocked gives what is free to those who wait and returns them.
-func (b *budget) grantLocked() []*budgetWaiter {
-	var granted []*budgetWaiter
+// grantLocked gives what is free to those who wait. They are told under the lock:
+// whoever gives up must know whether it was granted.
+func (b *budget) grantLocked() {
 	for u := urgent; u <= patient; u++ {
 		waiting := &b.mu.waiting[u]
 		for waiting.Len() > 0 {
 			w := waiting.Front().Value.(*budgetWaiter)
 			if b.mu.used+w.bytes > b.ceiling(u) {
 				// Nobody overtakes: a large request would never find enough.
-				return granted
+				return
 			}
 			b.mu.used += w.bytes
 			waiting.Remove(waiting.Front())
-			granted = append(granted, w)
+			close(w.ready)
 		}
-	}
-	return granted
-}
-
-func wake(granted []*budgetWaiter) {
-	for _, w := range granted {
-		close(w.ready)
 	}
 }
 
