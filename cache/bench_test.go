@@ -179,7 +179,7 @@ func BenchmarkMemoryHit(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer h.Close() //nolint:errcheck // the benchmark is over
+			defer h.Close()
 			readThrough(b, h, 1<<20, 1)
 			b.SetBytes(int64(n))
 			off := int64(0)
@@ -210,7 +210,7 @@ func BenchmarkSSDHit(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer h.Close() //nolint:errcheck // the benchmark is over
+			defer h.Close()
 			before := c.Stats().Reads
 			b.SetBytes(int64(n))
 			off := int64(0)

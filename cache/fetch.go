@@ -19,7 +19,6 @@ type fetchJob struct {
 	credit int64 // room on SSD that was taken for it and not used
 	active int   // extents on their way
 	next   int   // the segments before this one are on SSD
-	block  int   // without an SSD tier: the blocks before this one are done
 	err    error // the first
 }
 

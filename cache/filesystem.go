@@ -105,7 +105,7 @@ func (d *osFileSystem) list(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	return f.Readdirnames(-1)
 }
 

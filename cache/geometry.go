@@ -90,12 +90,6 @@ func (g geometry) spans(off, n int64) iter.Seq[span] {
 	}
 }
 
-// holds tells whether the byte at off lies in the span.
-func (g geometry) holds(s span, off int64) bool {
-	from := g.offset(s)
-	return off >= from && off < from+g.length(s)
-}
-
 // len returns the number of blocks.
 func (s span) len() int { return s.end - s.first }
 

@@ -131,7 +131,7 @@ func (h *health) worse(to diskHealth, err error) {
 	h.mu.probes = 0
 	if was := diskHealth(h.state.Load()); was < to {
 		h.state.Store(int32(to))
-		h.log.Warn("cache disk is "+to.String(), "was", was.String(), "error", err)
+		h.log.Warn("cache disk is worse than it was", "state", to.String(), "was", was.String(), "error", err)
 	}
 }
 

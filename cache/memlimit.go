@@ -51,7 +51,7 @@ func cgroupLimit(root string) int64 {
 	if err != nil {
 		return 0
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	least := int64(0)
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		// hierarchy:controllers:path

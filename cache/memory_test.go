@@ -235,7 +235,7 @@ func TestViewsThatAreHeldDoNotBlockReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close() //nolint:errcheck // the test is over
+	defer h.Close()
 	var group sync.WaitGroup
 	for g := range 64 {
 		group.Go(func() {

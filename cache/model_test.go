@@ -297,7 +297,7 @@ func TestRandomOperationsReturnTheContent(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		defer os.RemoveAll(dir) //nolint:errcheck // a leftover of a test
+		defer os.RemoveAll(dir)
 		m := &cacheModel{t: t, dir: dir, store: store, objects: objects}
 		m.open()
 		actions := rapid.StateMachineActions(m)

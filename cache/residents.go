@@ -16,7 +16,7 @@ type resident struct {
 
 	used     int64 // Unix seconds
 	visited  bool  // used since it was last looked at
-	wanted   bool  // brought by Fetch and not read yet
+	wanted   bool  // brought by Fetch and not opened yet
 	evicting bool  // on its way out; its file must not be touched
 }
 
@@ -96,13 +96,6 @@ func (l *residentList) pushFront(e *resident) {
 	l.len++
 }
 
-func (l *residentList) pushBack(e *resident) {
-	e.list, e.next, e.prev = l, &l.head, l.head.prev
-	e.prev.next, e.next.prev = e, e
-	l.size += e.size
-	l.len++
-}
-
 func (l *residentList) remove(e *resident) {
 	e.prev.next, e.next.prev = e.next, e.prev
 	e.list, e.next, e.prev = nil, nil, nil
@@ -145,7 +138,8 @@ func (r *residents) setLimit(limit int64) {
 	}
 }
 
-// opened counts a use of an object, which may be absent.
+// opened counts a use of an object, which may be absent. What Fetch brought has
+// then served its purpose.
 func (r *residents) opened(id identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,13 +154,7 @@ func (r *residents) opened(id identity) {
 		e.list.remove(e)
 		r.mu.main.pushFront(e)
 	}
-}
-
-// read says that what Fetch brought has served its purpose.
-func (r *residents) read(id identity) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.mu.table[id]; e != nil && e.wanted {
+	if e.wanted {
 		e.wanted = false
 		r.roomLocked()
 	}
