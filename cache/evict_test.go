@@ -330,14 +330,16 @@ func TestFetchThatFailsLeavesNothingBehind(t *testing.T) {
 	c := openCache(t, s, Config{Dir: dir})
 	for name, fail := range map[string]error{"denied": oss.ErrAccessDenied, "changed": oss.ErrChanged} {
 		obj := s.put(name, 20<<20)
-		s.mu.fail = func(oss.RangeRequest) error { return fail }
-		s.mu.step = 1000
-		s.mu.gate = func(_ context.Context, _ oss.RangeRequest, n int) error {
-			if n >= 5000 {
-				return fail
+		s.set(func() { s.mu.fail = func(oss.RangeRequest) error { return fail } })
+		s.set(func() { s.mu.step = 1000 })
+		s.set(func() {
+			s.mu.gate = func(_ context.Context, _ oss.RangeRequest, n int) error {
+				if n >= 5000 {
+					return fail
+				}
+				return nil
 			}
-			return nil
-		}
+		})
 		if err := c.Fetch(context.Background(), obj); !errors.Is(err, fail) {
 			t.Errorf("got %v, want %v", err, fail)
 		}
@@ -348,7 +350,7 @@ func TestFetchThatFailsLeavesNothingBehind(t *testing.T) {
 	if st := c.Stats().SSD; st.Used != 0 || st.Objects != 0 {
 		t.Errorf("%+v", st)
 	}
-	s.mu.fail, s.mu.gate, s.mu.step = nil, nil, 0
+	s.set(func() { s.mu.fail, s.mu.gate, s.mu.step = nil, nil, 0 })
 	obj := s.put("corrupt", 20<<20)
 	s.corrupt("corrupt", 1000)
 	if err := c.Fetch(context.Background(), obj); !errors.Is(err, oss.ErrCorrupted) {

@@ -48,6 +48,13 @@ func newFakeStore() *fakeStore {
 	return s
 }
 
+// set changes how the store behaves.
+func (s *fakeStore) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
 // put makes an object with n random bytes.
 func (s *fakeStore) put(key string, n int) oss.Object {
 	return s.putContent(key, randomBytes(uint64(len(key))*7919+uint64(n)+hashString(key), n))

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -41,11 +42,11 @@ type faultFile struct {
 }
 
 func newFaultFS(dir string) (*faultFS, error) {
-	real, err := openFileSystem(dir)
+	disk, err := openFileSystem(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &faultFS{osFileSystem: real}
+	f := &faultFS{osFileSystem: disk}
 	f.mu.created = make(map[string]bool)
 	return f, nil
 }
@@ -153,8 +154,8 @@ func (f *faultFile) Sync() error {
 func (f *faultFS) losePower(rng *rand.Rand) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i := len(f.mu.writes) - 1; i >= 0; i-- {
-		w := f.mu.writes[i]
+	for _, w := range slices.Backward(f.mu.writes) {
+
 		if rng.IntN(3) == 0 {
 			continue
 		}

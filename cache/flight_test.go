@@ -127,7 +127,7 @@ func TestReaderWaitsForItsOwnBytesOnly(t *testing.T) {
 	s := newFakeStore()
 	c := openCache(t, s, Config{})
 	h := openObject(t, c, s.put("object", 20<<20))
-	s.mu.step = 16 << 10
+	s.set(func() { s.mu.step = 16 << 10 })
 	_, release := gateStore(s, 48<<10)
 	defer release()
 
@@ -148,7 +148,7 @@ func TestSmallObjectIsCheckedBeforeItsFirstByte(t *testing.T) {
 	obj := s.put("object", smallObject)
 	s.corrupt("object", smallObject-1)
 	h := openObject(t, c, obj)
-	s.mu.step = 4096
+	s.set(func() { s.mu.step = 4096 })
 	_, release := gateStore(s, smallObject-4096)
 	defer release()
 
@@ -226,7 +226,7 @@ func TestCorruptedObjectCanBeReadOnceItIsGoodAgain(t *testing.T) {
 
 func TestObjectWithoutChecksumIsRead(t *testing.T) {
 	s := newFakeStore()
-	s.mu.noCRC = true
+	s.set(func() { s.mu.noCRC = true })
 	c := openCache(t, s, Config{Dir: t.TempDir()})
 	obj := s.put("object", 3<<20)
 	h := openObject(t, c, obj)
@@ -242,7 +242,7 @@ func TestErrorsOfTheStoreReachTheReader(t *testing.T) {
 	c := openCache(t, s, Config{})
 	for _, want := range []error{oss.ErrChanged, oss.ErrNotFound, oss.ErrAccessDenied, oss.ErrUnavailable} {
 		h := openObject(t, c, s.put(want.Error(), 3<<20))
-		s.mu.fail = func(oss.RangeRequest) error { return want }
+		s.set(func() { s.mu.fail = func(oss.RangeRequest) error { return want } })
 		_, err := h.ReadAt(context.Background(), make([]byte, 1<<20), 1<<20)
 		if !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
@@ -250,7 +250,7 @@ func TestErrorsOfTheStoreReachTheReader(t *testing.T) {
 		if _, err := h.View(context.Background(), 2<<20, 100_000); !errors.Is(err, want) {
 			t.Errorf("view: %v, want %v", err, want)
 		}
-		s.mu.fail = nil
+		s.set(func() { s.mu.fail = nil })
 		checkRead(t, s, h, 0, 3<<20)
 	}
 }
@@ -259,18 +259,20 @@ func TestWhatArrivedBeforeAFailureIsKept(t *testing.T) {
 	s := newFakeStore()
 	c := openCache(t, s, Config{})
 	h := openObject(t, c, s.put("object", 20<<20))
-	s.mu.step = 10_000
+	s.set(func() { s.mu.step = 10_000 })
 	boom := errors.New("boom")
-	s.mu.gate = func(_ context.Context, _ oss.RangeRequest, n int) error {
-		if n > 300_000 {
-			return boom
+	s.set(func() {
+		s.mu.gate = func(_ context.Context, _ oss.RangeRequest, n int) error {
+			if n > 300_000 {
+				return boom
+			}
+			return nil
 		}
-		return nil
-	}
+	})
 	if _, err := h.ReadAt(context.Background(), make([]byte, 1<<20), 0); !errors.Is(err, boom) {
 		t.Fatal(err)
 	}
-	s.mu.gate = nil
+	s.set(func() { s.mu.gate = nil })
 	s.resetRequests()
 	checkRead(t, s, h, 0, 4*blockSize)
 	if n := s.requests(); n != 0 {

@@ -144,10 +144,7 @@ func TestBuffersDoNotOverlapAndStayWithinTheLimit(t *testing.T) {
 	var all []held
 	var live int64
 	for i := range 20_000 {
-		n := 1 + rng.Int64N(1<<(10+rng.IntN(14)))
-		if n > largestBuffer {
-			n = largestBuffer
-		}
+		n := min(1+rng.Int64N(1<<(10+rng.IntN(14))), largestBuffer)
 		if live+bufferCost(n) <= limit && (rng.IntN(2) == 0 || len(all) == 0) {
 			b, err := p.get(n)
 			if err != nil {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"io"
 	"testing"
 )
@@ -32,7 +33,7 @@ func TestReadAtTheEndReturnsEOF(t *testing.T) {
 		n   int
 		err error
 	}{{0, 60, nil}, {40, 60, nil}, {41, 59, io.EOF}, {100, 0, io.EOF}, {1000, 0, io.EOF}} {
-		if n, err := h.ReadAt(context.Background(), p, want.off); n != want.n || err != want.err {
+		if n, err := h.ReadAt(context.Background(), p, want.off); n != want.n || !errors.Is(err, want.err) {
 			t.Errorf("at %d: %d, %v; want %d, %v", want.off, n, err, want.n, want.err)
 		}
 	}

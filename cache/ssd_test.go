@@ -385,8 +385,13 @@ func TestFileSystemWithoutRoomIsRefused(t *testing.T) {
 
 func TestConfigurationThatMakesNoSenseIsRefused(t *testing.T) {
 	for _, cfg := range []Config{
-		{Memory: 1 << 20}, {Memory: -1}, {Dir: "/tmp", Size: -1}, {Dir: "/tmp", Size: 1 << 20},
-		{Dir: "/tmp", MinFreeBytes: -1}, {Dir: "/tmp", MinFreeInodes: -1}, {Size: 1 << 30},
+		{Memory: 1 << 20},
+		{Memory: -1},
+		{Dir: "/tmp", Size: -1},
+		{Dir: "/tmp", Size: 1 << 20},
+		{Dir: "/tmp", MinFreeBytes: -1},
+		{Dir: "/tmp", MinFreeInodes: -1},
+		{Size: 1 << 30},
 	} {
 		if c, err := Open(cfg, nil, nil, nil, nil); err == nil {
 			t.Errorf("%+v was accepted", cfg)
@@ -435,13 +440,11 @@ func TestFilesThatACrashLeftAreRemoved(t *testing.T) {
 		waitUntil(t, "the write queue is empty", func() bool { return c.Stats().SSD.Queued == 0 })
 		_ = h.Close()
 	}
-	go func() {
-		<-c.ctx.Done()
-		c.ssd.dirty.Lock()
-		clear(c.ssd.dirty.set)
-		c.ssd.dirty.Unlock()
-		c.ssd.indexing.Unlock()
-	}()
+	go func(tier *ssdTier, closing <-chan struct{}) {
+		<-closing
+		tier.indexing.Unlock()
+	}(c.ssd, c.ctx.Done())
+	c.ssd.health.indexFailed(errIndex) // nor does it when the cache ends
 	c.crash(t)
 	if _, err := os.Stat(objectFile(dir, unknown)); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,9 @@ package cache
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,5 +111,188 @@ func TestColdStreamIsAsFastAsABareClient(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestColdRandomReadIsAsFastAsABareGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPatternStore()
+		s.link, s.step = newFakeLink(), 16<<10
+		obj := s.object("object", 128)
+		rng := rand.New(rand.NewPCG(1, 2))
+		const reads = 300
+		median := func(read func(off int64)) time.Duration {
+			var took []time.Duration
+			for range reads {
+				off := rng.Int64N(obj.Size-8192) &^ 4095
+				begin := time.Now()
+				read(off)
+				took = append(took, time.Since(begin))
+			}
+			slices.Sort(took)
+			return took[reads/2]
+		}
+		bare := median(func(off int64) {
+			_, _ = s.ReadRange(context.Background(), oss.RangeRequest{Object: obj, Offset: off, Buffer: make([]byte, 4096)})
+		})
+		cache, err := Open(Config{Memory: 256 << 20}, s, s, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := cache.Open(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cached := median(func(off int64) {
+			v, err := h.View(context.Background(), off, 4096)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			v.Release()
+		})
+		t.Logf("bare %v, cache %v: %.3f", bare, cached, cached.Seconds()/bare.Seconds())
+		if cached > bare*115/100 {
+			t.Errorf("%v, more than 1.15 times the %v of a bare GET", cached, bare)
+		}
+		if err := errors.Join(h.Close(), cache.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// streamed reads through a cache and returns what was fetched by then.
+func streamed(t *testing.T, read func(h *Handle, view func(off int64, n int))) FetchStats {
+	t.Helper()
+	s := newPatternStore()
+	c, err := Open(Config{Memory: 1 << 30}, s, s, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeCache(t, c)
+	h, err := c.Open(s.object("object", 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(h, func(off int64, n int) {
+		v, err := h.View(context.Background(), off, n)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		v.Release()
+	})
+	waitUntil(t, "nothing is in flight", func() bool { return c.Stats().Fetched.InFlight == 0 })
+	stats := c.Stats().Fetched
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	return stats
+}
+
+func TestReadaheadKnowsAStreamFromRandomReads(t *testing.T) {
+	const size = 64 * segmentSize
+	for name, c := range map[string]struct {
+		read        func(h *Handle, view func(off int64, n int))
+		least, most int64 // bytes fetched ahead
+	}{
+		"random reads of 4 KiB": {func(_ *Handle, view func(int64, int)) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			for range 2000 {
+				view(rng.Int64N(size-4096), 4096)
+			}
+		}, 0, 0},
+		"random records of 115 KB": {func(_ *Handle, view func(int64, int)) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			for range 300 {
+				view(rng.Int64N(size-115_000), 115_000)
+			}
+		}, 0, 64 << 20}, // some lie beside one another by chance
+		"the header alone": {func(_ *Handle, view func(int64, int)) {
+			view(0, 16<<10)
+			view(16<<10, 64<<10)
+		}, 0, 0},
+		"the same part again and again": {func(_ *Handle, view func(int64, int)) {
+			for range 100 {
+				view(50<<20, 200_000)
+			}
+		}, 0, 0},
+		"every eighth MiB": {func(_ *Handle, view func(int64, int)) {
+			for i := range int64(size / segmentSize) {
+				view(i*segmentSize, 1<<20)
+			}
+		}, 0, 0},
+		"in order": {func(_ *Handle, view func(int64, int)) {
+			for i := range int64(8) {
+				view(i<<20, 1<<20)
+			}
+		}, 60 << 20, 300 << 20},
+		"small reads in order": {func(_ *Handle, view func(int64, int)) {
+			for off := int64(30 << 20); off < 34<<20; off += 4096 {
+				view(off, 4096)
+			}
+		}, 4 << 20, 20 << 20},
+		"as the kernel shuffles them": {func(_ *Handle, view func(int64, int)) {
+			for _, i := range []int64{3, 1, 2, 0, 5, 4, 7, 6, 11, 9, 8, 10} {
+				view(i<<20, 1<<20)
+			}
+		}, 50 << 20, 300 << 20},
+		"backwards": {func(_ *Handle, view func(int64, int)) {
+			for i := int64(40); i > 20; i-- {
+				view(i*segmentSize, 128<<10)
+			}
+		}, 0, 0},
+		"one record in the middle": {func(_ *Handle, view func(int64, int)) {
+			for i := range int64(10) {
+				view(100<<20+i*128<<10, 128<<10)
+			}
+		}, 512 << 10, 6 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := streamed(t, c.read).ReadaheadBytes
+			if got < c.least || got > c.most {
+				t.Errorf("%d bytes were fetched ahead, want %d to %d", got, c.least, c.most)
+			}
+		})
+	}
+}
+
+func TestEveryStreamOfAnObjectIsReadAhead(t *testing.T) {
+	const streams = 8
+	stats := streamed(t, func(_ *Handle, view func(int64, int)) {
+		for step := range int64(40) {
+			for i := range int64(streams) {
+				view(i*8*segmentSize+step*128<<10, 128<<10)
+			}
+		}
+	})
+	// Each waited for a few reads only, until it was known.
+	if stats.DemandBytes > streams*3<<20 {
+		t.Errorf("%d bytes were fetched only when somebody waited for them", stats.DemandBytes)
+	}
+	if stats.ReadaheadBytes < streams*3<<20 {
+		t.Errorf("%d bytes were read ahead of %d streams", stats.ReadaheadBytes, streams)
+	}
+}
+
+func TestSecondPassIsReadAheadToo(t *testing.T) {
+	s := newPatternStore()
+	c, err := Open(Config{Memory: minMemory}, s, s, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeCache(t, c)
+	h, err := c.Open(s.object("object", 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for pass := range 2 {
+		before := c.Stats().Fetched
+		sequential(t, h, 1<<20, 1)
+		after := c.Stats().Fetched
+		if ahead := after.ReadaheadBytes - before.ReadaheadBytes; ahead < 256<<20 {
+			t.Errorf("pass %d: %d bytes were read ahead of 512 MiB", pass, ahead)
+		}
 	}
 }
