@@ -318,7 +318,7 @@ func (c *Cache) runMemory() {
 			wanted = max(wanted, maxRanges*segmentSize) // readahead does not wait
 		}
 		c.memory.shrink(urgentBytes)
-		c.ssd.shed(urgentBytes)
+		c.ssd.shed(urgentBytes, pressed)
 		after := settleAfter
 		soon = nil
 		if urgentBytes > 0 {

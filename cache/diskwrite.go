@@ -199,9 +199,17 @@ func (t *ssdTier) submit(ctx context.Context, e *extent, fetch *fetchJob) {
 	}
 }
 
-// shed drops what waits to be written because readers wait for its memory.
-func (t *ssdTier) shed(bytes int64) {
-	if t == nil || bytes <= 0 {
+// shed drops what waits to be written because readers wait for that many bytes, or
+// because others would like to fetch. Those leave it half of the queue.
+func (t *ssdTier) shed(urgentBytes int64, pressed bool) {
+	if t == nil {
+		return
+	}
+	bytes := urgentBytes
+	if pressed {
+		bytes = max(bytes, min(2*segmentSize, t.queue.waiting()-t.queue.limit/2))
+	}
+	if bytes <= 0 {
 		return
 	}
 	for _, j := range t.queue.shed(bytes) {
