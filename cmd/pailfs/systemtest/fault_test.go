@@ -25,8 +25,10 @@ func troubles() []trouble {
 		return f
 	}
 	one := func(name, tolerated string, f ossemu.Fault) trouble {
-		return trouble{name: name, faults: []ossemu.Fault{get(f)}, tolerated: tolerated,
-			doubtful: f.Kind == ossemu.FaultCorrupt}
+		return trouble{
+			name: name, faults: []ossemu.Fault{get(f)}, tolerated: tolerated,
+			doubtful: f.Kind == ossemu.FaultCorrupt,
+		}
 	}
 	return []trouble{
 		one("server errors", "", ossemu.Fault{Kind: ossemu.FaultError, Code: "InternalError", Probability: 0.2}),

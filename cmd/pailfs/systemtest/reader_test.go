@@ -182,9 +182,8 @@ func (r *reader) failed(verb string, err error) {
 		r.Gone = true
 		return
 	}
-	var errno syscall.Errno
 	name := err.Error()
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		name = unix.ErrnoName(errno)
 	}
 	r.Errors[verb+" "+name]++
