@@ -108,6 +108,7 @@ func (o *object) idleFile() *diskFile {
 	if o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 {
 		return nil
 	}
+	o.rememberChecked() // nobody may refer to o for long
 	f := d.file
 	d.file = nil
 	return f
@@ -143,6 +144,7 @@ func (o *object) lose(s span) {
 	seg.trusted.remove(s.first, s.end)
 	d.blocks += int64(seg.disk.count() - had)
 	d.trusted += int64(seg.trusted.count() - trusted)
+	o.cache.ssd.checked.remove(o.id)
 	o.cache.ssd.mark(o)
 }
 
@@ -154,6 +156,7 @@ func (o *object) distrust() {
 		}
 	}
 	o.mu.disk.trusted = 0
+	o.cache.ssd.checked.remove(o.id)
 }
 
 // open returns the object's file, with a reference for the caller. If create is

@@ -203,6 +203,7 @@ func (t *ssdTier) removeFiles(leaving []*resident) {
 	ids := make([]identity, len(leaving))
 	for i, e := range leaving {
 		ids[i] = e.id
+		t.checked.remove(e.id)
 	}
 	t.indexing.Lock()
 	err := t.index.remove(ids)

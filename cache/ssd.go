@@ -29,6 +29,7 @@ type ssdTier struct {
 	fs        fileSystem
 	index     *index
 	residents *residents
+	checked   checkedFiles
 	health    *health
 	queue     *writeQueue
 	log       *slog.Logger
@@ -304,6 +305,7 @@ func (o *object) restore(r objectRecord, segments map[int]*segmentRecord) {
 		}
 		d.blocks += int64(seg.disk.count())
 	}
+	o.recallChecked()
 }
 
 // indexFailed notes that the index could not be read or written.
@@ -325,7 +327,7 @@ func (t *ssdTier) wholeFile(o *object) *diskFile {
 	t.load(o)
 	o.mu.Lock()
 	whole := o.wholeOnDisk() && t.health.readable()
-	trusted := o.mu.disk.trusted == o.mu.disk.blocks && (o.mu.checked || !o.mu.hasCRC64)
+	trusted := o.wholeChecked()
 	if whole && !trusted {
 		t.startVerify(o)
 	}

@@ -30,15 +30,16 @@ func (t *ssdTier) runVerifier(ctx context.Context) {
 	}
 }
 
-// verifyObject reads every block once, which checks it. It stops at the first that
-// is not good: the object is not whole then.
+// verifyObject reads every block once, which checks it, also if the file is closed
+// meanwhile: who opened it once may do so again. It stops at the first that is not
+// good: the object is not whole then.
 func (t *ssdTier) verifyObject(ctx context.Context, o *object, buf []byte) {
 	for off := int64(0); off < o.geometry.size; off += int64(len(buf)) {
 		o.mu.Lock()
-		wanted := o.mu.handles > 0 && o.wholeOnDisk()
+		still := o.wholeOnDisk()
 		o.mu.Unlock()
 		n := min(int64(len(buf)), o.geometry.size-off)
-		if !wanted || t.read(ctx, o, buf[:n], off) != nil {
+		if !still || t.read(ctx, o, buf[:n], off) != nil {
 			return
 		}
 	}
@@ -47,6 +48,7 @@ func (t *ssdTier) verifyObject(ctx context.Context, o *object, buf []byte) {
 func (t *ssdTier) verified(o *object) {
 	o.mu.Lock()
 	o.mu.disk.verifying = false
+	o.rememberChecked()
 	o.mu.Unlock()
 	o.release()
 }
