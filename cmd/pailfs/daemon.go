@@ -34,6 +34,7 @@ type daemon struct {
 	credentials *oss.CredentialSource
 	limiter     *oss.Limiter
 	client      *oss.Client
+	empty       bool // there was no object when it was checked
 	cache       *cache.Cache
 	tree        *manifest.Live
 	mux         *control.Mux
@@ -108,6 +109,9 @@ func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(
 	}
 	d.web.serve(d)
 	d.notify = newNotifier(d.log.Logger)
+	if d.empty {
+		d.log.Warn("there is no object yet: the mount is empty. Check the prefix if that is not so", "source", d.source.String())
+	}
 	d.log.Info("ready", "source", d.source.String(), "mountpoint", d.at, "version", versionText(), "pid", os.Getpid())
 	return nil
 }
@@ -184,9 +188,7 @@ func (d *daemon) openStore(ctx context.Context) error {
 		}
 		return err // it names the bucket, the endpoint and the remedy
 	}
-	if !found {
-		d.log.Warn("there is no object yet: the mount is empty. Check the prefix if that is not so", "source", d.source.String())
-	}
+	d.empty = !found
 	return nil
 }
 
