@@ -5,8 +5,8 @@ BIN       := bin
 LINT      := .ci/tools/bin/golangci-lint
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
-# The clients' suites have a target of their own.
-PKGS      ?= $(shell $(GO) list ./... | grep -v /conformance)
+# The clients' suites and the tests of the whole have targets of their own.
+PKGS      ?= $(shell $(GO) list ./... | grep -v -e /conformance -e /systemtest)
 
 .DEFAULT_GOAL := help
 
@@ -47,7 +47,7 @@ bench: deps build ## Measure pailfs beside the disk and a bare client; writes be
 ##@ Test
 
 .PHONY: test
-test: deps build lint unit race conformance bench-short demo-short ## Everything that CI holds.
+test: deps build lint unit race crash-short conformance bench-short demo-short ## Everything that CI holds.
 
 .PHONY: check
 check: fmt lint unit race ## What to run before a commit.
@@ -74,6 +74,14 @@ race: build ## The tests of the data path under the race detector.
 .PHONY: conformance
 conformance: build ## The vendor's SDK suites and S3 clients against ossemu.
 	$(GO) test -count=1 -timeout 15m ./oss/ossemu/conformance/...
+
+.PHONY: crash
+crash: build ## Kills, faults, damage, full disks and outages on the built programs, ROUNDS times (default 20).
+	PAILFS_SYSTEMTEST_ROUNDS=$(or $(ROUNDS),20) $(GO) test -count=1 -timeout 3h ./cmd/pailfs/systemtest
+
+.PHONY: crash-short
+crash-short: build ## A few rounds of kill -9 under load, each verified byte for byte.
+	$(GO) test -count=1 -timeout 5m -run 'Kill' ./cmd/pailfs/systemtest
 
 .PHONY: bench-short
 bench-short: build ## A small run of every benchmark: that it works, not how fast.
