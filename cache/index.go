@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -57,6 +58,12 @@ func openIndex(dir string) (ix *index, clean bool, err error) {
 			NoStatistics:   true,
 		})
 		if err != nil {
+			var errno syscall.Errno
+			if !errors.As(err, &errno) && !errors.Is(err, bolterrors.ErrTimeout) {
+				// The system had no part in it, so it is the content: a file that is too
+				// short has an error of no kind.
+				err = fmt.Errorf("%w: %w", errIndex, err)
+			}
 			return err
 		}
 		ix.db = db
