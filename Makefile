@@ -69,7 +69,7 @@ unit: build ## All tests, on real mounts, and those of the data path again on on
 
 .PHONY: race
 race: build ## The tests of the data path under the race detector.
-	$(GO) test -p 1 -race -short -timeout 20m ./oss ./cache ./fs ./manifest ./prefetch/...
+	$(GO) test -p 1 -race -short -timeout 20m ./oss ./cache ./manifest ./prefetch/...
 
 .PHONY: conformance
 conformance: build ## The vendor's SDK suites and S3 clients against ossemu.
