@@ -154,7 +154,7 @@ func (l *Live) fly(ctx context.Context, prefix string, f *flight, token string) 
 func (l *Live) list(ctx context.Context, prefix, start, token string) (r *run, large bool, err error) {
 	r = &run{lo: start, sent: time.Now()}
 	r.used.Store(r.sent.UnixNano())
-	reader := pageReader{prefix: prefix, start: start, problems: l.problems}
+	reader := pageReader{prefix: prefix, mounted: l.cfg.Prefix, start: start, problems: l.problems}
 	request := oss.ListRequest{Prefix: prefix, Delimiter: "/", Token: token, MaxKeys: pageKeys}
 	if token == "" {
 		request.StartAfter = startAfter(prefix, start)

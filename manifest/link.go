@@ -15,7 +15,7 @@ func (l *Live) linkPath(ctx context.Context, link, target string) (string, error
 		return "", fs.ErrPermission
 	}
 	to, ok := strings.CutPrefix(target, l.cfg.Prefix)
-	if !ok || strings.HasPrefix(target, ownPrefix) {
+	if !ok || isOwn(target, l.cfg.Prefix) {
 		return "", fs.ErrPermission
 	}
 	names, err := l.pathOf(ctx, to)

@@ -570,6 +570,21 @@ func TestOwnKeysAreHidden(t *testing.T) {
 	}
 }
 
+func TestOwnKeysBelowTheMountedPrefixAreHidden(t *testing.T) {
+	b := newFakeBucket("p/.pailfs/manifests/1", "p/.pailfs/manifests/latest", "p/a", "p/b/.pailfs/x")
+	b.symlink("p/link", "p/.pailfs/manifests/latest")
+	l := newTestLive(t, LiveConfig{Prefix: "p/"}, b)
+	if got, want := names(readAll(t, l, "", 10)), []string{"a", "b", "link"}; !slices.Equal(got, want) {
+		t.Errorf("root shows %q, want %q", got, want)
+	}
+	mustNotFind(t, l, "", ".pailfs")
+	mustNotFind(t, l, ".pailfs", "manifests")
+	mustFind(t, l, "b/.pailfs", "x")
+	if _, err := l.ReadLink(t.Context(), mustFind(t, l, "", "link")); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("reading the link: %v", err)
+	}
+}
+
 func TestProblemsSayWhatBecameOfKeys(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	b := newFakeBucket("a", "a/b", "c//d", long, "e/\xff/../f", "g\x00\xff")

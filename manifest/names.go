@@ -14,9 +14,19 @@ const (
 	maxName = 255
 	// maxKey is the longest key in bytes that OSS takes.
 	maxKey = 1023
-	// ownPrefix begins the keys that are pailfs's own, at the root of a bucket.
+	// ownPrefix begins the keys that are pailfs's own, at the root of a bucket and
+	// below the mounted prefix.
 	ownPrefix = ".pailfs/"
 )
+
+// isOwn reports whether key is pailfs's own where mounted is the mounted prefix.
+func isOwn(key, mounted string) bool {
+	if strings.HasPrefix(key, ownPrefix) {
+		return true
+	}
+	rest, ok := strings.CutPrefix(key, mounted)
+	return ok && strings.HasPrefix(rest, ownPrefix)
+}
 
 // plain reports whether a component of a key can be shown as it is, but for its
 // length.
@@ -89,5 +99,5 @@ func prefixOf(mounted, dir string) (prefix string, ok bool) {
 		b.WriteByte('/')
 	}
 	prefix = b.String()
-	return prefix, len(prefix) <= maxKey && !strings.HasPrefix(prefix, ownPrefix)
+	return prefix, len(prefix) <= maxKey && !isOwn(prefix, mounted)
 }

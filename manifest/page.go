@@ -11,6 +11,7 @@ import (
 // pageReader turns pages of a listing into a run.
 type pageReader struct {
 	prefix   string
+	mounted  string
 	start    string
 	problems *problems
 
@@ -71,7 +72,7 @@ func (p *pageReader) read(page *oss.ListPage) {
 // shown reports whether item can be shown, and counts it if it cannot, or only
 // under another name.
 func (p *pageReader) shown(item string, o *oss.ListedObject) bool {
-	if p.prefix == "" && item == ownPrefix {
+	if item == ownPrefix && (p.prefix == "" || p.prefix == p.mounted) {
 		return false
 	}
 	if item == "" && o.Size == 0 && !o.Symlink {
