@@ -64,6 +64,9 @@ func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 	case n.kind != manifest.Directory:
 		return fuse.ENOTDIR
 	}
+	if f.numbered != nil {
+		return fuse.ENOSYS // and never asks again
+	}
 	h := &dirHandle{node: n}
 	list, known := n.tree.enter(start)
 	h.mu.lister = lister{tree: f.tree, dir: n.tree, list: list}
@@ -93,7 +96,7 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 // ReadDir implements [fuse.RawFileSystem].
 func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, func(_ *dirHandle, d fuse.DirEntry, _ *manifest.Entry) bool {
+	status := f.readDir(cancel, in, func(_ *inode, d fuse.DirEntry, _ *manifest.Entry, _ manifest.Validity) bool {
 		return out.AddDirEntry(d)
 	})
 	f.metrics.done(opReaddir, start, status)
@@ -104,10 +107,10 @@ func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 // each of which is a reference that the kernel will forget one day.
 func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, func(h *dirHandle, d fuse.DirEntry, e *manifest.Entry) bool {
+	status := f.readDir(cancel, in, func(dir *inode, d fuse.DirEntry, e *manifest.Entry, valid manifest.Validity) bool {
 		entry := out.AddDirLookupEntry(d)
 		if entry != nil && e != nil {
-			f.listed(h.node, e, h.mu.valid, entry)
+			f.listed(dir, e, valid, entry)
 		}
 		return entry != nil
 	})
@@ -115,9 +118,16 @@ func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *f
 	return status
 }
 
+// addEntry takes an entry of dir into an answer, and reports whether there was
+// room. e is nil for "." and "..", and valid says how long it may be believed.
+type addEntry func(dir *inode, d fuse.DirEntry, e *manifest.Entry, valid manifest.Validity) bool
+
 // readDir gives entries to add, beginning at the offset in the request, until it
-// takes no more. The entry is nil for "." and "..".
-func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(h *dirHandle, d fuse.DirEntry, e *manifest.Entry) bool) fuse.Status {
+// takes no more.
+func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add addEntry) fuse.Status {
+	if f.numbered != nil {
+		return f.readNumbered(cancel, in, add)
+	}
 	h := f.dirs.get(in.Fh)
 	if h == nil {
 		return fuse.EBADF
@@ -133,7 +143,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(h
 	defer f.watch(h)
 	for {
 		d, e, err := f.peek(ctx, h)
-		if err != nil || d.Name == "" || !add(h, d, e) {
+		if err != nil || d.Name == "" || !add(h.node, d, e, h.mu.valid) {
 			// What came before an error is given out; the next call meets it again.
 			return fuse.OK
 		}
@@ -144,23 +154,17 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add func(h
 // peek returns the next entry, with an empty name at the end of the directory.
 // The caller holds h.mu.
 func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *manifest.Entry, error) {
-	d := fuse.DirEntry{Mode: fuse.S_IFDIR}
-	switch h.mu.position {
-	case 0:
-		d.Name, d.Ino = ".", h.node.id
-	case 1:
-		d.Name, d.Ino = "..", max(h.node.parent, rootID)
-	default:
-		if err := h.mu.fill(ctx); err != nil || len(h.mu.pending) == 0 {
-			return fuse.DirEntry{}, nil, err
-		}
-		e := &h.mu.pending[0]
-		d = fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: inodeNumber(e.Kind, h.node.tree.path, e.Name, &e.Object)}
-		d.Off = packOffset(h.mu.list.number, h.mu.position+1)
-		return d, e, nil
+	off := packOffset(h.mu.list.number, h.mu.position+1)
+	if h.mu.position < dotEntries {
+		d := dotEntry(h.node, h.mu.position)
+		d.Off = off
+		return d, nil, nil
 	}
-	d.Off = packOffset(h.mu.list.number, h.mu.position+1)
-	return d, nil, nil
+	if err := h.mu.fill(ctx); err != nil || len(h.mu.pending) == 0 {
+		return fuse.DirEntry{}, nil, err
+	}
+	e := &h.mu.pending[0]
+	return fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: inodeNumber(e.Kind, h.node.tree.path, e.Name, &e.Object), Off: off}, e, nil
 }
 
 // watch makes the kernel drop its cached listing when it expires, should the

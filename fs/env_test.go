@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -35,6 +37,12 @@ func mounted(t testing.TB, w *world, cfg Config, cc cache.Config) *site {
 }
 
 func mountedWithLog(t testing.TB, w *world, cfg Config, cc cache.Config, log *slog.Logger) *site {
+	t.Helper()
+	return mountedTree(t, w, w, cfg, cc, log)
+}
+
+// mountedTree mounts tree, the names of which have their content from w.
+func mountedTree(t testing.TB, w *world, tree manifest.Tree, cfg Config, cc cache.Config, log *slog.Logger) *site {
 	t.Helper()
 	base := tempDir(t)
 	s := &site{world: w, dir: filepath.Join(base, "mnt"), reg: prometheus.NewRegistry()}
@@ -60,7 +68,7 @@ func mountedWithLog(t testing.TB, w *world, cfg Config, cc cache.Config, log *sl
 	if cfg.Source == "" {
 		cfg.Source = "oss://bucket/prefix"
 	}
-	s.mount, err = Mount(cfg, w, s.cache, s.reg, log)
+	s.mount, err = Mount(cfg, tree, s.cache, s.reg, log)
 	must(t, err)
 	t.Cleanup(func() {
 		if err := s.mount.Unmount(); err != nil {
@@ -84,11 +92,15 @@ func (s *site) shrink(t testing.TB) {
 // tempDir makes a directory on the disk, not on a tmpfs, which go test removes.
 func tempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pailfs-fs-test-")
+	dir, err := os.MkdirTemp("", tempPrefix())
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	return dir
 }
+
+// tempPrefix begins the names of this process's directories: other runs of these
+// tests may go on beside it.
+func tempPrefix() string { return fmt.Sprintf("pailfs-fs-test-%d-", os.Getpid()) }
 
 func testLog(t testing.TB) *slog.Logger {
 	if os.Getenv("PAILFS_TEST_LOG") == "" {

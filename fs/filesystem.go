@@ -33,6 +33,8 @@ type filesystem struct {
 	notify  notifier
 	mounted time.Time
 
+	// numbered is tree, if the kernel may keep directories by themselves.
+	numbered    numbered
 	noOpen      bool
 	passthrough backing
 

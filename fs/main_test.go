@@ -41,7 +41,7 @@ func ownMounts() []string {
 	}
 	var found []string
 	for line := range strings.Lines(string(info)) {
-		if strings.Contains(line, "pailfs-fs-test-") {
+		if strings.Contains(line, tempPrefix()) {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}

@@ -82,6 +82,9 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		noOpen:        noOpen,
 		logs:          rate.NewLimiter(10, 50),
 	}
+	if cfg.Immutable {
+		f.numbered, _ = tree.(numbered)
+	}
 	f.idle.unpin = f.unpin
 	var err error
 	f.metrics, err = newMetrics(reg, &f.counters, func() float64 { return float64(f.nodes.count.Load()) })

@@ -1,0 +1,179 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// countable is a world whose entries are numbered. It lends what it gives out, and
+// spoils it afterwards, as an implementation may that reuses its memory.
+type countable struct {
+	*world
+	asked atomic.Int64
+}
+
+var _ numbered = (*countable)(nil)
+
+// ReadDirAt implements numbered.
+func (c *countable) ReadDirAt(ctx context.Context, dir string, position int, yield func(*manifest.Entry) bool) error {
+	c.asked.Add(1)
+	sorted, err := c.begin(ctx, "readdir", dir, dir)
+	if err != nil {
+		return err
+	}
+	var lent []byte
+	for _, e := range sorted[min(position, len(sorted)):] {
+		lent = append(append(append(lent[:0], e.Object.Key...), e.Object.ETag...), e.Name...)
+		more := yield(lend(lent, e))
+		for i := range lent {
+			lent[i] = '#'
+		}
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// numberedSite mounts a countable world, immutably.
+func numberedSite(t testing.TB, w *world) (*site, *countable) {
+	t.Helper()
+	c := &countable{world: w}
+	return mountedTree(t, w, c, Config{Immutable: true}, cache.Config{}, testLog(t)), c
+}
+
+func TestNumberedListingIsWholeAndThenTheKernels(t *testing.T) {
+	w := newWorld()
+	want := crowd(w, "dir", crowdSize())
+	s, c := numberedSite(t, w)
+	if d := cmp.Diff(want, listed(t, s.path("dir"))); d != "" {
+		t.Fatalf("first listing: %.2000s", d)
+	}
+	before := c.asked.Load()
+	if d := cmp.Diff(want, listed(t, s.path("dir"))); d != "" {
+		t.Fatalf("second listing: %.2000s", d)
+	}
+	if n := c.asked.Load() - before; n != 0 {
+		t.Errorf("the second listing asked the tree %d times, want the kernel's cache", n)
+	}
+	if n := w.readdirs.Load(); n != 0 {
+		t.Errorf("%d pieces were read by cursor", n)
+	}
+	if n := s.mount.Status().Inodes; n > 2000 {
+		t.Errorf("listing the names made %d inodes", n)
+	}
+}
+
+func TestNumberedListingKeepsNumbersTypesAndAttributes(t *testing.T) {
+	w := newWorld()
+	w.put("dir/file", 7)
+	w.mkdir("dir/sub")
+	w.symlink("dir/link", "file")
+	s, _ := numberedSite(t, w)
+	fd := openDir(t, s.path("dir"))
+	defer closeFD(t, fd)
+	entries, err := listRaw(fd, 32<<10)
+	must(t, err)
+	types := map[string]byte{}
+	for _, e := range entries {
+		types[e.Name] = e.Type
+		if e.Name == ".." {
+			continue
+		}
+		if got := inode64(t, s.path("dir/"+e.Name)); got != e.Ino {
+			t.Errorf("%s is inode %d in the listing, %d by itself", e.Name, e.Ino, got)
+		}
+	}
+	want := map[string]byte{".": unix.DT_DIR, "..": unix.DT_DIR, "file": unix.DT_REG, "sub": unix.DT_DIR, "link": unix.DT_LNK}
+	if d := cmp.Diff(want, types); d != "" {
+		t.Error(d)
+	}
+	if n := w.lookups.Load(); n > 1 {
+		t.Errorf("%d lookups; the listing came with attributes", n)
+	}
+	same(t, readAll(t, s.path("dir/file")), all(w.mu.dirs["dir"]["file"].Object))
+	if target, err := os.Readlink(s.path("dir/link")); err != nil || target != "file" {
+		t.Errorf("link to %q, %v", target, err)
+	}
+}
+
+// TestNumberedPositionsHoldForEveryReader lets readers jump about in a directory
+// while others open and close it and the kernel drops what it has cached: whatever
+// follows a position must be what followed it before.
+func TestNumberedPositionsHoldForEveryReader(t *testing.T) {
+	w := newWorld()
+	want := crowd(w, "dir", 20_000)
+	s, _ := numberedSite(t, w)
+	var readers, disturbers sync.WaitGroup
+	stop := make(chan struct{})
+	id := inode64(t, s.path("dir"))
+	disturbers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.mount.fs.notify.content(id)
+				if fd, err := unix.Open(s.path("dir"), unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
+					_, _ = getdents(fd, make([]byte, 4096)) // that somebody read is all that counts
+					_ = unix.Close(fd)
+				}
+			}
+		}
+	})
+	for g := range 4 {
+		readers.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 9))
+			for range 3 {
+				if err := seekAbout(s.path("dir"), want, rng); err != nil {
+					t.Errorf("reader %d: %v", g, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	close(stop)
+	disturbers.Wait()
+}
+
+func TestNumberedListingErrorsReachTheReader(t *testing.T) {
+	w := newWorld()
+	w.put("dir/a", 1)
+	s, _ := numberedSite(t, w)
+	w.failing(func(_ context.Context, op, _ string) error {
+		if op == "readdir" {
+			return fmt.Errorf("the manifest is in flames: %w", errors.ErrUnsupported)
+		}
+		return nil
+	})
+	fd := openDir(t, s.path("dir"))
+	defer closeFD(t, fd)
+	if _, err := listRaw(fd, 32<<10); !errors.Is(err, unix.EIO) {
+		t.Errorf("%v, want EIO", err)
+	}
+	w.failing(nil)
+	if got := listed(t, s.path("dir")); len(got) != 1 {
+		t.Errorf("afterwards it lists %q", got)
+	}
+}
+
+// lend returns e with strings that lie in b, which holds its key, ETag and name.
+func lend(b []byte, e manifest.Entry) *manifest.Entry {
+	s := unsafe.String(unsafe.SliceData(b), len(b))
+	key, etag := len(e.Object.Key), len(e.Object.ETag)
+	e.Object.Key, e.Object.ETag, e.Name = s[:key], s[key:key+etag], s[key+etag:]
+	return &e
+}
