@@ -93,6 +93,10 @@ type Config struct {
 	ReadAheadKiB int
 	// StatfsBytes is the size that statfs reports; 0 means 1 PiB.
 	StatfsBytes uint64
+	// Changes tells when names come to mean something else, which the kernel is told
+	// then; nil means never but when they expire. It needs a mount that is not
+	// immutable.
+	Changes Changes
 	// Control answers ioctls on directories; nil answers ENOTTY.
 	Control Control
 }
@@ -120,6 +124,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("no-open needs an immutable mount: without OPEN a new version of a file would never be seen")
 	case c.NoOpen == On && c.Passthrough == On:
 		return c, errors.New("no-open and passthrough exclude each other: there is no OPEN in which to offer a file")
+	case c.Changes != nil && c.Immutable:
+		return c, errors.New("an immutable mount follows no changes")
 	case c.FileMode&^0o777 != 0 || c.DirMode&^0o777 != 0:
 		return c, fmt.Errorf("modes %#o and %#o hold more than permission bits", c.FileMode, c.DirMode)
 	case c.PassthroughMin < 0 || c.ReadAheadKiB < 0:

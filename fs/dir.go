@@ -96,7 +96,7 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 // ReadDir implements [fuse.RawFileSystem].
 func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, func(_ *inode, d fuse.DirEntry, _ *manifest.Entry, _ manifest.Validity) bool {
+	status := f.readDir(cancel, in, false, func(_ *inode, d fuse.DirEntry, _ *manifest.Entry, _ manifest.Validity) bool {
 		return out.AddDirEntry(d)
 	})
 	f.metrics.done(opReaddir, start, status)
@@ -107,7 +107,7 @@ func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 // each of which is a reference that the kernel will forget one day.
 func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, func(dir *inode, d fuse.DirEntry, e *manifest.Entry, valid manifest.Validity) bool {
+	status := f.readDir(cancel, in, true, func(dir *inode, d fuse.DirEntry, e *manifest.Entry, valid manifest.Validity) bool {
 		entry := out.AddDirLookupEntry(d)
 		if entry != nil && e != nil {
 			f.listed(dir, e, valid, entry)
@@ -123,8 +123,8 @@ func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *f
 type addEntry func(dir *inode, d fuse.DirEntry, e *manifest.Entry, valid manifest.Validity) bool
 
 // readDir gives entries to add, beginning at the offset in the request, until it
-// takes no more.
-func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add addEntry) fuse.Status {
+// takes no more. plus says that the kernel keeps their names.
+func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add addEntry) fuse.Status {
 	if f.numbered != nil {
 		return f.readNumbered(cancel, in, add)
 	}
@@ -136,6 +136,9 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, add addEnt
 	defer ctx.end()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if plus {
+		h.node.tree.tell()
+	}
 	h.mu.seek(in.Offset, time.Now())
 	if err := h.mu.fill(ctx); err != nil {
 		return f.fail("readdir", h.node, nameErrno(err), err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pailfs/pailfs/manifest"
@@ -77,6 +78,15 @@ func (l *listing) record(position int, entries []manifest.Entry, valid manifest.
 	return true
 }
 
+// expire makes the listing expire at t if it would later.
+func (l *listing) expire(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.expires.IsZero() || t.Before(l.mu.expires) {
+		l.mu.expires = t
+	}
+}
+
 // expiry returns until when the listing may be shown, zero for ever.
 func (l *listing) expiry() time.Time {
 	l.mu.Lock()
@@ -106,7 +116,12 @@ func (l *listing) upTo(position int) []string {
 // directory is the part of an inode that only directories have.
 type directory struct {
 	path string
-	mu   struct {
+	// told says that the kernel may hold names of the directory, or the absence of
+	// some. It is set before the tree is asked.
+	told atomic.Bool
+	// renewals counts the generations of names in which the directory changed.
+	renewals atomic.Uint64
+	mu       struct {
 		sync.Mutex
 		number  uint64
 		current *listing
@@ -132,6 +147,24 @@ func (d *directory) enter(now time.Time) (l *listing, known bool) {
 	}
 	d.mu.current.open++
 	return d.mu.current, known
+}
+
+// renew makes what was read before go to no new reader: the names have changed.
+func (d *directory) renew() {
+	d.renewals.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.changed = true
+	if d.mu.current != nil {
+		d.mu.current.expire(time.Now())
+	}
+}
+
+// tell notes that the kernel is about to learn of names.
+func (d *directory) tell() {
+	if !d.told.Load() {
+		d.told.Store(true)
+	}
 }
 
 // leave says that one reader of l has gone. The cursors of a listing that nobody
@@ -245,6 +278,8 @@ type lister struct {
 	pending  []manifest.Entry
 	valid    manifest.Validity
 	end      bool
+	// renewals is that of the directory when pending was read.
+	renewals uint64
 }
 
 // seek moves to an offset that the kernel has from us.
@@ -277,6 +312,10 @@ func (r *lister) swap(l *listing) {
 // fill reads on if no entry is pending. There is none afterwards at the end. At
 // the start, "." and ".." come before what is pending.
 func (r *lister) fill(ctx context.Context) error {
+	if n := r.dir.renewals.Load(); n != r.renewals {
+		// What was read ahead must not be told after the kernel was made to forget it.
+		r.renewals, r.pending, r.end = n, nil, false
+	}
 	for len(r.pending) == 0 && !r.end {
 		cursor, at := r.list.cursor(r.position)
 		entries, valid, err := r.tree.ReadDir(ctx, r.dir.path, cursor, pageEntries)

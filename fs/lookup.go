@@ -36,6 +36,7 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
+	dir.tree.tell()
 	e, valid, err := f.tree.Lookup(ctx, dir.tree.path, name)
 	if matches(err, iofs.ErrNotExist) {
 		return negative(out, valid)

@@ -111,6 +111,9 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var helpers sync.WaitGroup
 	helpers.Go(func() { m.fs.notify.run(ctx) })
+	if m.cfg.Changes != nil {
+		helpers.Go(func() { m.fs.follow(ctx, m.cfg.Changes) })
+	}
 	if m.noOpen.On {
 		helpers.Go(func() { m.fs.idle.run(ctx) })
 	}

@@ -23,11 +23,18 @@ type note struct {
 type notifier struct {
 	server *fuse.Server
 	notes  chan note
+	// started is closed when the kernel can be told.
+	started chan struct{}
 }
 
-func newNotifier() notifier { return notifier{notes: make(chan note, notesMost)} }
+func newNotifier() notifier {
+	return notifier{notes: make(chan note, notesMost), started: make(chan struct{})}
+}
 
-func (n *notifier) start(server *fuse.Server) { n.server = server }
+func (n *notifier) start(server *fuse.Server) {
+	n.server = server
+	close(n.started)
+}
 
 // entry makes the kernel look name in directory dir up again. It reports whether
 // the note was taken.
@@ -35,6 +42,23 @@ func (n *notifier) entry(dir uint64, name string) bool { return n.put(note{dir, 
 
 // content makes the kernel read a file or directory again.
 func (n *notifier) content(node uint64) bool { return n.put(note{node: node}) }
+
+// entryNow is entry for a goroutine that may wait for a directory's lock: one that
+// answers no request.
+func (n *notifier) entryNow(dir uint64, name string) { n.deliver(note{dir, name}) }
+
+// contentNow is content for such a goroutine.
+func (n *notifier) contentNow(node uint64) { n.deliver(note{node: node}) }
+
+// deliver tells the kernel. An error says that it does not know the node or the
+// name, or not any more, which is as good.
+func (n *notifier) deliver(v note) {
+	if v.name == "" {
+		_ = n.server.InodeNotify(v.node, 0, 0)
+	} else {
+		_ = n.server.EntryNotify(v.node, v.name)
+	}
+}
 
 func (n *notifier) put(v note) bool {
 	select {
@@ -45,19 +69,14 @@ func (n *notifier) put(v note) bool {
 	}
 }
 
-// run delivers notes until ctx ends. An error says that the kernel does not know
-// the node, or not any more, which is as good.
+// run delivers notes until ctx ends.
 func (n *notifier) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case v := <-n.notes:
-			if v.name == "" {
-				_ = n.server.InodeNotify(v.node, 0, 0)
-			} else {
-				_ = n.server.EntryNotify(v.node, v.name)
-			}
+			n.deliver(v)
 		}
 	}
 }

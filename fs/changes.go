@@ -1,0 +1,88 @@
+package fs
+
+import (
+	"context"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// Changes tells when the names of a tree have come to mean something else.
+type Changes interface {
+	// Next waits until the tree answers from a generation later than that of the last
+	// call, or than the first one, and returns the step. It fails when ctx ends. One
+	// call at a time is made, after the step before is done.
+	Next(ctx context.Context) (*manifest.Swap, error)
+}
+
+// follow tells the kernel what changed, step by step, until ctx ends.
+func (f *filesystem) follow(ctx context.Context, changes Changes) {
+	select {
+	case <-f.notify.started:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		swap, err := changes.Next(ctx)
+		if err != nil {
+			return // nothing but the end of ctx
+		}
+		f.swapped(ctx, swap)
+		swap.Done()
+	}
+}
+
+// swapped tells the kernel which of the names that it may know have changed: those
+// of the directories that it knows. What it does not know costs nothing.
+func (f *filesystem) swapped(ctx context.Context, swap *manifest.Swap) {
+	for _, n := range f.nodes.all() {
+		if ctx.Err() != nil {
+			return
+		}
+		if n.kind != manifest.Directory {
+			continue
+		}
+		if err := f.swappedDir(ctx, n, swap); err != nil && ctx.Err() == nil {
+			f.log.Warn("what changed in a directory cannot be told; the kernel forgets all of it", "path", n.path(), "err", err)
+			f.forgetDir(n)
+		}
+	}
+}
+
+// swappedDir tells of one directory.
+//
+// The tree has been swapped. Whatever is asked from here on is answered from the
+// new generation, and what the daemon has read ahead of listings is dropped first.
+// What was answered before and is still on its way was asked with the directory's
+// lock held, which the kernel takes for each name that it is told of: it has
+// arrived by then. So nothing old is learnt after it was forgotten. A listing that
+// arrives late can still be cached, but not be used by another open.
+func (f *filesystem) swappedDir(ctx context.Context, n *inode, swap *manifest.Swap) error {
+	same := true
+	return swap.Diff(ctx, n.tree.path, func(d manifest.Difference) bool {
+		switch {
+		case same:
+			same = false
+			n.tree.renew()
+			f.notify.entryNow(n.id, d.Name)
+			f.notify.contentNow(n.id)
+		case n.tree.told.Load():
+			f.notify.entryNow(n.id, d.Name)
+		}
+		return ctx.Err() == nil
+	})
+}
+
+// forgetDir makes the kernel forget everything it has of a directory and below.
+func (f *filesystem) forgetDir(n *inode) {
+	n.tree.renew()
+	if n.id != rootID {
+		f.notify.entryNow(n.parent, n.name)
+		return
+	}
+	for _, child := range f.nodes.all() {
+		if child.parent == rootID {
+			f.notify.entryNow(rootID, child.name)
+		}
+	}
+	f.notify.contentNow(rootID)
+}
