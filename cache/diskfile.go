@@ -16,6 +16,9 @@ type diskFile struct {
 	diskIO
 	refs  atomic.Int32
 	inode uint64
+	// given says that the file is the cache's no more: Take gave it to somebody who
+	// changes it.
+	given atomic.Bool
 }
 
 func (f *diskFile) acquire() { f.refs.Add(1) }
@@ -80,6 +83,11 @@ type diskState struct {
 	// writing counts the extents that wait to be written, fetching the calls of
 	// Fetch. While there is any the object is not evicted.
 	writing, fetching int
+	// reading counts the reads of the file, handedOut the handles that gave it to
+	// others.
+	reading, handedOut int
+	// moved says that the file came by a rename that may not be durable.
+	moved bool
 	// dirty says that the object is in ssdTier.dirty, and indexed is what the index
 	// has.
 	dirty   bool
@@ -196,6 +204,7 @@ func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
 	close(opening)
 	if d.opening == opening {
 		d.opening = nil
+		o.notify()
 	}
 	if err != nil {
 		return nil, err

@@ -19,6 +19,10 @@ var scratch = sync.Pool{New: func() any { return new([blockSize]byte) }}
 // not read since the start are checked first. If they turn out not to be there,
 // or not to be right, they are forgotten and errGone is returned.
 func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) error {
+	if !o.beginDiskRead() {
+		return errGone
+	}
+	defer o.endDiskRead()
 	f, err := t.open(o, false)
 	if err != nil {
 		return t.readError(o, err)
@@ -32,6 +36,28 @@ func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) erro
 		}
 	}
 	return ctx.Err()
+}
+
+// beginDiskRead counts a read of the file; it returns false while the file is being
+// taken out of use.
+func (o *object) beginDiskRead() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.disk.blocked {
+		return false
+	}
+	o.mu.disk.reading++
+	return true
+}
+
+// endDiskRead counts it no more.
+func (o *object) endDiskRead() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.disk.reading--
+	if o.mu.disk.blocked && o.mu.disk.reading == 0 {
+		o.notify()
+	}
 }
 
 // readSpan reads from one segment. It goes on after a block that is not there, so

@@ -27,6 +27,10 @@
 // object store, small ones before their first byte is returned, others as soon as
 // all of their blocks have been seen.
 //
+// A file that was written on this machine becomes an object's file when it has been
+// published (adopt.go), and the object's file becomes a writer's (take.go): by a
+// rename, so that whoever has it open in the kernel sees one file throughout.
+//
 // The package keeps no dirty data and no names, and its content may vanish at any
 // time. FORMAT.md describes what lies on disk, DESIGN.md why things are as they
 // are.

@@ -191,6 +191,7 @@ func (o *object) unload() (file *diskFile) {
 	*d = diskState{
 		epoch:   d.epoch + 1,
 		writing: d.writing, fetching: d.fetching,
+		reading: d.reading, handedOut: d.handedOut,
 		dirty: d.dirty, verifying: d.verifying, opening: d.opening,
 	}
 	o.diskLoaded.Store(false)

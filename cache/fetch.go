@@ -56,6 +56,7 @@ func (o *object) endFetch() {
 	o.mu.Lock()
 	o.mu.disk.fetching--
 	idle := o.idleFile()
+	o.notify()
 	o.mu.Unlock()
 	if idle != nil {
 		idle.release()

@@ -17,6 +17,12 @@ type fileSystem interface {
 	// missing if flag has os.O_CREATE.
 	open(name string, flag int) (diskIO, error)
 	remove(name string) error
+	// moveOut renames a file to a path outside, which must not exist, and moveIn the
+	// file at a path outside to name; directories that are missing are made.
+	moveOut(name, path string) error
+	moveIn(path, name string) error
+	// syncName makes the name of a file durable.
+	syncName(name string) error
 	// list returns the names in a directory; none if there is no such directory.
 	list(name string) ([]string, error)
 	// space returns what is free.
@@ -95,6 +101,26 @@ func (d *osFileSystem) open(name string, flag int) (diskIO, error) {
 
 func (d *osFileSystem) remove(name string) error {
 	return os.Remove(filepath.Join(d.dir, name))
+}
+
+func (d *osFileSystem) moveOut(name, path string) error {
+	return unix.Renameat2(unix.AT_FDCWD, filepath.Join(d.dir, name), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+}
+
+func (d *osFileSystem) moveIn(path, name string) error {
+	to := filepath.Join(d.dir, name)
+	err := os.Rename(path, to)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		err = os.Rename(path, to)
+	}
+	return err
+}
+
+func (d *osFileSystem) syncName(name string) error {
+	return syncDirectory(filepath.Join(d.dir, filepath.Dir(name)))
 }
 
 func (d *osFileSystem) list(name string) ([]string, error) {

@@ -111,7 +111,7 @@ func (h *Handle) clip(off int64, n int) (int, error) {
 
 // WholeFile returns the file on SSD that holds the complete content, checked since
 // the start of the cache. The caller must neither close nor write it; it is valid
-// until Close of the handle.
+// until Close of the handle. Once [Cache.Take] has given the file away there is none.
 func (h *Handle) WholeFile() (*os.File, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,12 +119,21 @@ func (h *Handle) WholeFile() (*os.File, bool) {
 		return nil, false
 	}
 	if h.mu.whole == nil {
-		h.mu.whole = h.object.cache.ssd.wholeFile(h.object)
+		if h.mu.whole = h.object.cache.ssd.wholeFile(h.object); h.mu.whole != nil {
+			h.object.handOut(1)
+		}
 	}
-	if h.mu.whole == nil {
+	if h.mu.whole == nil || h.mu.whole.given.Load() {
 		return nil, false
 	}
 	return h.mu.whole.osFile(), true
+}
+
+// handOut counts handles that have given the file to others.
+func (o *object) handOut(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.disk.handedOut += n
 }
 
 // Close ends the pin. What is in flight for this version alone is stopped when
@@ -138,6 +147,7 @@ func (h *Handle) Close() error {
 		return fmt.Errorf("close %q: %w", h.object.oss.Key, os.ErrClosed)
 	}
 	if whole != nil {
+		h.object.handOut(-1)
 		whole.release()
 	}
 	h.object.closeHandle()

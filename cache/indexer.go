@@ -181,11 +181,21 @@ func (t *ssdTier) syncFiles(pending []pendingUpdate) error {
 		}
 		err = f.Sync()
 		f.release()
+		if err == nil && p.object.wasMoved() {
+			err = t.fs.syncName(p.object.id.fileName())
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// wasMoved tells whether the file came by a rename that may not be durable.
+func (o *object) wasMoved() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.disk.moved
 }
 
 // current tells whether what p speaks of is still there.
@@ -203,6 +213,7 @@ func (o *object) stored(p pendingUpdate) {
 			o.segment(i).indexed = s.blocks
 		}
 		o.mu.disk.indexed = p.update.record
+		o.mu.disk.moved = false
 	}
 	o.unmark()
 	o.mu.Unlock()

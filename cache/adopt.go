@@ -1,0 +1,195 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// adoptWait is how long Adopt waits for eviction to make room.
+const adoptWait = 10 * time.Second
+
+// Adopt makes the file at path, which nobody changes any more, the cache's file of
+// obj, whole, without a copy: path is renamed. It reads the file once, for the
+// checksums of its blocks, and compares its CRC-64 with crc64, which the object
+// store gave for obj.
+//
+// It returns false, and leaves the file alone, where the cache does not want it:
+// there is no SSD tier, no room, or something of obj is in it already. The error is
+// [oss.ErrCorrupted] if the file is not the content of obj, or one of reading it.
+// A lease on the file must be given up at once: the cache opens it for writing.
+func (c *Cache) Adopt(obj oss.Object, crc64 uint64, path string) (adopted bool, err error) {
+	o, err := c.object(obj)
+	if err != nil {
+		return false, err
+	}
+	defer o.release()
+	if c.ssd == nil || obj.Size == 0 || !c.ssd.health.writable() || !c.ssd.sameFileSystem(path) {
+		return false, nil
+	}
+	adopted, err = c.ssd.adopt(o, crc64, path)
+	if err != nil {
+		return false, fmt.Errorf("adopt %q as %q: %w", path, obj.Key, err)
+	}
+	return adopted, nil
+}
+
+func (t *ssdTier) adopt(o *object, crc64 uint64, path string) (bool, error) {
+	if t.residents.state(o.id) != absent {
+		return false, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false, err
+	}
+	if st.Size != o.geometry.size {
+		return false, fmt.Errorf("it has %d bytes, the object %d: %w", st.Size, o.geometry.size, oss.ErrCorrupted)
+	}
+	sums, err := sumFile(f, o.geometry, crc64)
+	if err != nil {
+		return false, err
+	}
+	if err := (osIO{f}).Sync(); err != nil {
+		return false, err
+	}
+	if !t.roomFor(o) {
+		return false, nil
+	}
+	epoch, entered := t.enter(o)
+	if !entered {
+		t.residents.unreserve(o.id, diskBytes(o.geometry.size))
+		t.dropEmpty(o)
+		return false, nil
+	}
+	err = t.fs.moveIn(path, o.id.fileName())
+	o.mu.Lock()
+	alone := o.mu.disk.blocked && o.mu.disk.epoch == epoch // nobody threw the object away meanwhile
+	o.mu.disk.blocked = false
+	ok := err == nil && alone && o.install(sums, crc64, st.Ino)
+	o.notify()
+	o.mu.Unlock()
+	switch {
+	case ok:
+		t.metrics.adopted.Add(1)
+		return true, nil
+	case err == nil:
+		// What is known of the object is not what the file holds: neither is kept.
+		t.discard(o)
+		return false, fmt.Errorf("others had other content: %w", oss.ErrCorrupted)
+	}
+	if r := t.residents.take(o.id); r != nil {
+		t.residents.gone([]*resident{r})
+	}
+	t.health.writeFailed(err)
+	return false, err
+}
+
+// sumFile returns the checksums of the blocks of f, segment by segment, if its
+// CRC-64 is crc64.
+func sumFile(f io.ReaderAt, g geometry, crc64 uint64) ([][]blockSums, error) {
+	sums := make([][]blockSums, g.segments())
+	buf := make([]byte, segmentBlocks/8*blockSize)
+	all := uint64(0)
+	for i := range sums {
+		for first := 0; first < g.blocks(i); {
+			s := span{i, first, min(first+len(buf)/blockSize, g.blocks(i))}
+			p := buf[:g.length(s)]
+			if n, err := f.ReadAt(p, g.offset(s)); n < len(p) {
+				return nil, fmt.Errorf("read at %d: %w", g.offset(s), errors.Join(err, io.ErrUnexpectedEOF))
+			}
+			for j, sum := range sumBlocks(p) {
+				all = crc64Combine(all, sum.crc64, g.length(span{i, first + j, first + j + 1}))
+				sums[i] = append(sums[i], sum)
+			}
+			first = s.end
+		}
+	}
+	if all != crc64 {
+		return nil, fmt.Errorf("it has CRC-64 %d, the object store said %d: %w", all, crc64, oss.ErrCorrupted)
+	}
+	return sums, nil
+}
+
+// roomFor takes room for the whole of o, of which nothing is there, waiting a while
+// for an eviction.
+func (t *ssdTier) roomFor(o *object) bool {
+	bytes := diskBytes(o.geometry.size)
+	deadline := time.NewTimer(adoptWait)
+	defer deadline.Stop()
+	for {
+		room := t.residents.waitRoom()
+		answer, created := t.residents.reserve(o.id, bytes, false)
+		switch {
+		case created:
+			return true
+		case answer == reserved:
+			t.residents.unreserve(o.id, bytes)
+			return false
+		case answer == reserveBusy:
+			return false
+		}
+		if _, _, limit := t.residents.usage(); bytes+residentOverhead > limit {
+			return false
+		}
+		select {
+		case <-room:
+		case <-deadline.C:
+			return false
+		case <-o.cache.ctx.Done():
+			return false
+		}
+	}
+}
+
+// enter blocks the use of o's file until one has been put in its place. It returns
+// false if somebody else is about to make one.
+func (t *ssdTier) enter(o *object) (epoch int, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d := &o.mu.disk
+	if d.blocked || d.exists || d.blocks > 0 || d.writing > 0 || d.fetching > 0 || d.opening != nil {
+		return 0, false
+	}
+	o.unload()
+	d.blocked = true
+	return d.epoch, true
+}
+
+// install notes that the file with that inode has every block. It returns false if
+// the checksums do not agree with what is known of the object. o.mu must be held.
+func (o *object) install(sums [][]blockSums, crc64 uint64, inode uint64) bool {
+	if o.mu.hasCRC64 && o.mu.crc64 != crc64 {
+		return false
+	}
+	d := &o.mu.disk
+	d.loaded, d.exists, d.moved, d.inode = true, true, true, inode
+	o.diskLoaded.Store(true)
+	for i := range sums {
+		seg := o.segment(i)
+		whole := seg.whole
+		for block, sum := range sums[i] {
+			if !seg.sum(o.geometry, i, block, sum) {
+				return false
+			}
+		}
+		if seg.whole && !whole {
+			o.mu.wholeSegments++
+		}
+		o.setDisk(o.geometry.whole(i))
+	}
+	o.mu.crc64, o.mu.hasCRC64, o.mu.checked = crc64, true, true
+	o.rememberChecked()
+	o.cache.ssd.mark(o)
+	return true
+}
