@@ -144,8 +144,8 @@ func (f *filesystem) pin(n *inode, st *fileState) error {
 func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	start := time.Now()
 	if n := f.nodes.get(in.NodeId); n != nil {
-		f.counters.openFiles.Add(-1)
 		f.release(n)
+		f.counters.openFiles.Add(-1) // now, so that an open after it is a first one
 	}
 	f.metrics.done(opRelease, start, fuse.OK)
 }
