@@ -45,10 +45,6 @@ func leaked() (err error) {
 	return err
 }
 
-// tempPrefix begins the names of this process's temporary directories. Others may
-// run these tests at the same time.
-func tempPrefix() string { return fmt.Sprintf("pailfs-fs-test-%d-", os.Getpid()) }
-
 // ownMounts lists the mounts below the test's temporary directories.
 func ownMounts() []string {
 	info, err := os.ReadFile("/proc/self/mountinfo")
