@@ -8,20 +8,25 @@ LDFLAGS   := -s -w -X main.version=$(VERSION)
 # The clients' suites and the tests of the whole have targets of their own.
 PKGS      ?= $(shell $(GO) list ./... | grep -v -e /conformance -e /systemtest)
 
+# NVML's header marks what it keeps for old programs; the bindings cover it all.
+export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
+
 .DEFAULT_GOAL := help
 
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/pailfs (static), bin/ossemu and bin/bench.
+build: ## Build bin/pailfs (static), bin/pailfs-gpu (cgo), bin/ossemu and bin/bench.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs ./cmd/pailfs
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs-gpu ./cmd/pailfs-gpu
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ossemu ./cmd/ossemu
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench ./bench
 
 .PHONY: install
-install: ## Install what was built: pailfs, the mount helper (/sbin) and the systemd unit (/etc), below $(DESTDIR).
+install: ## Install what was built: pailfs, pailfs-gpu, the mount helper (/sbin) and the systemd unit (/etc), below $(DESTDIR).
 	@test -x $(BIN)/pailfs || { echo "$(BIN)/pailfs is not there: run make build first, as yourself"; exit 1; }
 	install -D -m 0755 $(BIN)/pailfs $(DESTDIR)/usr/local/bin/pailfs
+	install -D -m 0755 $(BIN)/pailfs-gpu $(DESTDIR)/usr/local/bin/pailfs-gpu
 	install -d -m 0755 $(DESTDIR)/sbin
 	ln -sf /usr/local/bin/pailfs $(DESTDIR)/sbin/mount.fuse.pailfs
 	install -D -m 0644 deploy/systemd/pailfs@.service $(DESTDIR)/etc/systemd/system/pailfs@.service

@@ -3,6 +3,7 @@ module github.com/pailfs/pailfs
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.3-0
 	github.com/alecthomas/kong v1.17.0
 	github.com/aliyun/alibabacloud-oss-go-sdk-v2 v1.6.1
 	github.com/aliyun/aliyun-oss-go-sdk v3.0.2+incompatible

@@ -15,6 +15,8 @@ type cli struct {
 	Mount   mountCmd   `cmd:"" help:"Mount a bucket, or a prefix of it."`
 	Umount  umountCmd  `cmd:"" help:"Unmount and wait until the daemon has ended."`
 	Status  statusCmd  `cmd:"" help:"Show what a mount does."`
+	GPU     gpuCmd     `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
+	Run     gpuCmd     `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
 	Config  configCmd  `cmd:"" help:"Show the settings in force and where each comes from."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 }
@@ -55,6 +57,9 @@ func (p program) runCommand() error {
 	}
 	if len(p.args) == 0 {
 		p.args = []string{"--help"}
+	}
+	if p.args[0] == "gpu" || p.args[0] == "run" {
+		return p.handOver()
 	}
 	parsed, err := parser.Parse(p.args)
 	if answered {

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// The exit codes of a run that did not come to the command's own, as env(1) and
+// timeout(1) have them.
+const (
+	exitNotRun     = 125
+	exitNotAllowed = 126
+	exitNotFound   = 127
+)
+
+// forwarded are the signals that the command gets when this program gets them.
+// Those of job control and the window belong to the terminal's whole group.
+var forwarded = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+
+// child is a command that runs.
+type child struct {
+	cmd     *exec.Cmd
+	signals chan os.Signal
+	// stopped says that this program was told to end.
+	stopped bool
+}
+
+// startChild starts a command. It dies with this program, should that be killed.
+func startChild(args, environ []string, signals chan os.Signal) (*child, error) {
+	c := &child{cmd: exec.Command(args[0], args[1:]...), signals: signals}
+	c.cmd.Env = environ
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	err := c.cmd.Start()
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("run %s: no such command: give its path, or put it on PATH", args[0])}
+	case errors.Is(err, os.ErrPermission):
+		return nil, &exitError{code: exitNotAllowed, err: fmt.Errorf("run %s: %w", args[0], err)}
+	case err != nil:
+		return nil, &exitError{code: exitNotRun, err: fmt.Errorf("run %s: %w", args[0], err)}
+	}
+	return c, nil
+}
+
+// listen returns the channel of the signals that are forwarded.
+func listen() chan os.Signal {
+	// The kernel sends Pdeathsig when the thread that started the child ends.
+	runtime.LockOSThread()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	return signals
+}
+
+// errKilled is the cause of an end that was forced upon the command.
+var errKilled = errors.New("the mount failed")
+
+// wait waits for the command to end, hands signals on, and ends the command when
+// failed says that its mount is gone: by SIGTERM, and SIGKILL after grace. The
+// error is errKilled then.
+func (c *child) wait(failed <-chan struct{}, grace time.Duration) (code int, err error) {
+	ended := make(chan error, 1)
+	go func() { ended <- c.cmd.Wait() }()
+	var kill <-chan time.Time
+	for {
+		select {
+		case werr := <-ended:
+			return exitCode(c.cmd.ProcessState, werr), err
+		case s := <-c.signals:
+			c.stopped = c.stopped || s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGHUP
+			if (s == syscall.SIGINT || s == syscall.SIGQUIT) && term.IsTerminal(int(os.Stdin.Fd())) {
+				continue // the terminal has sent it to the command as well
+			}
+			_ = c.cmd.Process.Signal(s) // it may have ended
+		case <-failed:
+			failed, err = nil, errKilled
+			_ = c.cmd.Process.Signal(syscall.SIGTERM)
+			kill = time.After(grace)
+		case <-kill:
+			_ = c.cmd.Process.Kill()
+		}
+	}
+}
+
+// exitCode is the code that a shell would report.
+func exitCode(s *os.ProcessState, err error) int {
+	if s == nil {
+		_ = err // Wait failed without a state: nothing is known of the end
+		return exitNotRun
+	}
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return s.ExitCode()
+}
+
+// untilSignal returns a context that ends with the first signal that ends
+// programs. The signal stays noted in got.
+func untilSignal(signals chan os.Signal) (ctx context.Context, stop func(), got func() os.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var first os.Signal
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGUSR1 || s == syscall.SIGUSR2 {
+					continue // there is no command yet that it could mean
+				}
+				first = s
+				cancel()
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-done }, func() os.Signal { <-done; return first }
+}

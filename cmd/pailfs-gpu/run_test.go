@@ -1,0 +1,136 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestRunHandsOverFreeHealthyGPUs(t *testing.T) {
+	h := newHost(t, 4, "proc 4194303 100", "", "set lost 1", "")
+	p := h.run("--gpus", "2", "--", "sh", "-c", "echo got $CUDA_VISIBLE_DEVICES")
+	if p.code() != 0 || p.out.String() != "got GPU-1,GPU-3\n" {
+		t.Errorf("exit code %d, %q: %s", p.code(), &p.out, &p.errOut)
+	}
+}
+
+func TestTwoRunsGetDifferentGPUs(t *testing.T) {
+	h := newHost(t, 2)
+	first := h.run("--gpus", "1", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES > "+h.dir+"/first.new; mv "+h.dir+"/first.new "+h.dir+"/first; while [ ! -e "+h.dir+"/end ]; do sleep 0.05; done")
+	eventually(t, "the first command", exists(h.dir+"/first"))
+	second := h.run("--gpus", "1", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+	if second.code() != 0 || second.out.String() == read(t, h.dir+"/first") {
+		t.Errorf("exit code %d: %q and %q", second.code(), &second.out, read(t, h.dir+"/first"))
+	}
+	// Both are wanted, one is taken: this one waits until the first has ended.
+	third := h.run("--gpus", "2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+	eventually(t, "the third run to wait", func() bool { return strings.Contains(third.errOut.String(), "another pailfs run has it") })
+	if err := os.WriteFile(h.dir+"/end", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if third.code() != 0 || third.out.String() != "GPU-0,GPU-1\n" || first.code() != 0 {
+		t.Errorf("third: exit code %d, %q: %s", third.code(), &third.out, &third.errOut)
+	}
+}
+
+func TestExitCodeIsTheCommands(t *testing.T) {
+	h := newHost(t, 1)
+	notExecutable := filepath.Join(h.dir, "file")
+	if err := os.WriteFile(notExecutable, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--", "true"}, 0, ""},
+		{[]string{"--", "sh", "-c", "exit 7"}, 7, ""},
+		{[]string{"--", "sh", "-c", "kill -KILL $$"}, 137, ""},
+		{[]string{"--", "/nonexistent/command"}, 127, "no such command"},
+		{[]string{"--", notExecutable}, 126, "permission denied"},
+		{[]string{"--gpus", "2", "--", "true"}, 125, "2 asked for, 1 to be had of 1"},
+		{[]string{"--gpus=-1", "--", "true"}, 2, "must not be negative"},
+		{[]string{"--min-free", "much", "--", "true"}, 2, "not a size"},
+		{[]string{"--dataset", "x", "--", "true"}, 2, "needs --mount"},
+		{[]string{"--mount", h.dir, "--dataset", "../x", "--", "true"}, 2, "not a path in the mount"},
+		{[]string{"--mount", h.dir, "--wait", "1s", "--", "true"}, 125, "no healthy mount within 1s"},
+		{[]string{"--gpus", "1"}, 2, "command"},
+	} {
+		p := h.run(c.args...)
+		if p.code() != c.code || !strings.Contains(p.errOut.String(), c.says) {
+			t.Errorf("%q: exit code %d, want %d; it says %q, want %q", c.args, p.code(), c.code, &p.errOut, c.says)
+		}
+	}
+}
+
+func TestSignalsReachTheCommand(t *testing.T) {
+	h := newHost(t, 1)
+	p := h.run("--", "sh", "-c", `trap "exit 42" TERM; trap "touch `+h.dir+`/usr1" USR1; touch `+h.dir+`/ready; while :; do sleep 0.05; done`)
+	eventually(t, "the command", exists(h.dir+"/ready"))
+	for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM} {
+		if err := p.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		if s == syscall.SIGUSR1 {
+			eventually(t, "USR1 to arrive", exists(h.dir+"/usr1"))
+		}
+	}
+	if p.code() != 42 {
+		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
+	}
+}
+
+func TestSignalWhileWaitingEndsTheRun(t *testing.T) {
+	h := newHost(t, 1, "proc 4194303 100")
+	p := h.run("--", "true")
+	eventually(t, "the run to wait", func() bool { return strings.Contains(p.errOut.String(), "waiting for GPUs") })
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if p.code() != exitNotRun || !strings.Contains(p.errOut.String(), "terminated before the command was started") {
+		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
+	}
+}
+
+func TestCommandRunsBesideAMount(t *testing.T) {
+	h := newHost(t, 1)
+	at, _ := h.mounted(bucket(t))
+	p := h.run("--mount", at, "--", "sh", "-c", "ls "+at+" && echo listed")
+	if p.code() != 0 || p.out.String() != "listed\n" {
+		t.Errorf("exit code %d, %q: %s", p.code(), &p.out, &p.errOut)
+	}
+}
+
+func TestFailedMountEndsTheCommandAndStartsItAgain(t *testing.T) {
+	h := newHost(t, 1)
+	args := bucket(t)
+	at, daemon := h.mounted(args)
+	script := "echo start >> " + h.dir + "/starts; while [ ! -e " + h.dir + "/end ]; do sleep 0.05; done; exit 9"
+	once := h.run("--mount", at, "--", "sh", "-c", script)
+	eventually(t, "the command", exists(h.dir+"/starts"))
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if once.code() != exitNotRun || !strings.Contains(once.errOut.String(), "failed while the command ran") {
+		t.Errorf("without restarts: exit code %d: %s", once.code(), &once.errOut)
+	}
+
+	daemon = h.mount(at, args)
+	again := h.run("--mount", at, "--restarts", "1", "--", "sh", "-c", script)
+	eventually(t, "the second command", func() bool { return read(t, h.dir+"/starts") == "start\nstart\n" })
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the restart to wait", func() bool { return strings.Contains(again.errOut.String(), "waiting for a healthy mount") })
+	h.mount(at, args)
+	eventually(t, "the third command", func() bool { return read(t, h.dir+"/starts") == "start\nstart\nstart\n" })
+	if err := os.WriteFile(h.dir+"/end", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again.code() != 9 {
+		t.Errorf("with a restart: exit code %d: %s", again.code(), &again.errOut)
+	}
+}
