@@ -58,7 +58,7 @@ func (f *filesystem) swapped(ctx context.Context, swap *manifest.Swap) {
 // arrives late can still be cached, but not be used by another open.
 func (f *filesystem) swappedDir(ctx context.Context, n *inode, swap *manifest.Swap) error {
 	same := true
-	return swap.Diff(ctx, n.tree.path, func(d manifest.Difference) bool {
+	return swap.Diff(ctx, n.dirPath(), func(d manifest.Difference) bool {
 		switch {
 		case same:
 			same = false
@@ -76,12 +76,13 @@ func (f *filesystem) swappedDir(ctx context.Context, n *inode, swap *manifest.Sw
 func (f *filesystem) forgetDir(n *inode) {
 	n.tree.renew()
 	if n.id != rootID {
-		f.notify.entryNow(n.parent, n.name)
+		at := n.at()
+		f.notify.entryNow(at.parent, at.name)
 		return
 	}
 	for _, child := range f.nodes.all() {
-		if child.parent == rootID {
-			f.notify.entryNow(rootID, child.name)
+		if at := child.at(); at.parent == rootID {
+			f.notify.entryNow(rootID, at.name)
 		}
 	}
 	f.notify.contentNow(rootID)

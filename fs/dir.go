@@ -167,7 +167,7 @@ func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *manifest.
 		return fuse.DirEntry{}, nil, err
 	}
 	e := &h.mu.pending[0]
-	return fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: inodeNumber(e.Kind, h.node.tree.path, e.Name, &e.Object), Off: off}, e, nil
+	return fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: inodeNumber(e.Kind, h.node.dirPath(), e.Name, &e.Object), Off: off}, e, nil
 }
 
 // watch makes the kernel drop its cached listing when it expires, should the

@@ -22,10 +22,9 @@ type inode struct {
 	kind manifest.Kind
 	// object is the version, or for a directory whatever its entry had.
 	object oss.Object
-	// parent, dir and name say where the inode was met first.
-	parent uint64
-	dir    string
-	name   string
+	// where says where the inode was met first, and, on a mount that is written,
+	// where it was moved to since.
+	where atomic.Pointer[place]
 
 	// lookups counts the references that the kernel holds; guarded by the shard of
 	// the node table.
@@ -41,20 +40,34 @@ type inode struct {
 	tree  *directory
 }
 
+// place is a name in a directory.
+type place struct {
+	parent uint64 // the inode of the directory
+	dir    string // its path
+	name   string
+}
+
+// path returns the path relative to the root.
+func (p *place) path() string { return join(p.dir, p.name) }
+
 // newInode returns an inode for entry e of the directory parent, not yet known
 // to the kernel.
 func newInode(parent *inode, e *manifest.Entry) *inode {
-	n := &inode{kind: e.Kind, object: e.Object, parent: parent.id, dir: parent.tree.path, name: e.Name}
+	at := &place{parent: parent.id, dir: parent.dirPath(), name: e.Name}
+	n := &inode{kind: e.Kind, object: e.Object}
+	n.where.Store(at)
 	if e.Kind == manifest.Directory {
-		n.tree = &directory{path: join(n.dir, n.name)}
+		n.tree = newDirectory(at.path())
 	}
-	n.id = inodeNumber(e.Kind, n.dir, n.name, &e.Object)
+	n.id = inodeNumber(e.Kind, at.dir, at.name, &e.Object)
 	return n
 }
 
 // newRoot returns the inode of the mount's root, which the kernel never forgets.
 func newRoot() *inode {
-	return &inode{id: rootID, kind: manifest.Directory, lookups: 1, tree: &directory{}}
+	root := &inode{id: rootID, kind: manifest.Directory, lookups: 1, tree: newDirectory("")}
+	root.where.Store(&place{})
+	return root
 }
 
 // same reports whether n and other have one identity.
@@ -63,7 +76,7 @@ func (n *inode) same(other *inode) bool {
 		return false
 	}
 	if n.kind == manifest.Directory {
-		return n.tree.path == other.tree.path
+		return n.dirPath() == other.dirPath()
 	}
 	return n.object == other.object
 }
@@ -73,8 +86,14 @@ func (n *inode) path() string {
 	if n.id == rootID {
 		return "/"
 	}
-	return "/" + join(n.dir, n.name)
+	return "/" + n.at().path()
 }
+
+// at returns where n is.
+func (n *inode) at() *place { return n.where.Load() }
+
+// dirPath returns the path of a directory as the tree knows it.
+func (n *inode) dirPath() string { return *n.tree.path.Load() }
 
 // file returns the open state of n.
 func (n *inode) file() *fileState {
@@ -87,7 +106,7 @@ func (n *inode) file() *fileState {
 
 // entry returns n as the manifest knows it, without a cursor.
 func (n *inode) entry() manifest.Entry {
-	return manifest.Entry{Name: n.name, Kind: n.kind, Object: n.object}
+	return manifest.Entry{Name: n.at().name, Kind: n.kind, Object: n.object}
 }
 
 // inodeNumber hashes an identity: the path of a directory, the version of

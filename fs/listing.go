@@ -115,7 +115,8 @@ func (l *listing) upTo(position int) []string {
 
 // directory is the part of an inode that only directories have.
 type directory struct {
-	path string
+	// path is where the directory is; a rename changes it.
+	path atomic.Pointer[string]
 	// told says that the kernel may hold names of the directory, or the absence of
 	// some. It is set before the tree is asked.
 	told atomic.Bool
@@ -132,6 +133,12 @@ type directory struct {
 		open    int
 		timer   *time.Timer
 	}
+}
+
+func newDirectory(path string) *directory {
+	d := &directory{}
+	d.path.Store(&path)
+	return d
 }
 
 // enter returns the listing for a reader at the start of the directory, and
@@ -318,7 +325,7 @@ func (r *lister) fill(ctx context.Context) error {
 	}
 	for len(r.pending) == 0 && !r.end {
 		cursor, at := r.list.cursor(r.position)
-		entries, valid, err := r.tree.ReadDir(ctx, r.dir.path, cursor, pageEntries)
+		entries, valid, err := r.tree.ReadDir(ctx, *r.dir.path.Load(), cursor, pageEntries)
 		if err != nil {
 			return err
 		}

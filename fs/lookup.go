@@ -37,7 +37,7 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
 	dir.tree.tell()
-	e, valid, err := f.tree.Lookup(ctx, dir.tree.path, name)
+	e, valid, err := f.tree.Lookup(ctx, dir.dirPath(), name)
 	if matches(err, iofs.ErrNotExist) {
 		return negative(out, valid)
 	}
@@ -102,10 +102,11 @@ func (f *filesystem) replaced(n *inode) {
 	}
 	f.counters.stale.Add(1)
 	f.log.Info("object was replaced or deleted while it was open", "path", n.path(), "key", n.object.Key, "etag", n.object.ETag)
+	at := n.at()
 	if t, ok := f.tree.(forgetter); ok {
-		t.Forget(n.dir, n.name)
+		t.Forget(at.dir, at.name)
 	}
-	if !f.notify.entry(n.parent, n.name) {
+	if !f.notify.entry(at.parent, at.name) {
 		f.counters.dropped.Add(1)
 	}
 }

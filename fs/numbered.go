@@ -41,10 +41,10 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, add a
 		}
 	}
 	given := position > in.Offset
-	err := f.numbered.ReadDirAt(ctx, n.tree.path, int(position-dotEntries), func(e *manifest.Entry) bool {
+	err := f.numbered.ReadDirAt(ctx, n.dirPath(), int(position-dotEntries), func(e *manifest.Entry) bool {
 		position++
 		d := fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Off: position}
-		d.Ino = inodeNumber(e.Kind, n.tree.path, e.Name, &e.Object)
+		d.Ino = inodeNumber(e.Kind, n.dirPath(), e.Name, &e.Object)
 		more := add(n, d, e, manifest.Validity{})
 		given = given || more
 		return more
@@ -61,7 +61,7 @@ func dotEntry(n *inode, position int) fuse.DirEntry {
 	if position == 0 {
 		return fuse.DirEntry{Name: ".", Mode: fuse.S_IFDIR, Ino: n.id}
 	}
-	return fuse.DirEntry{Name: "..", Mode: fuse.S_IFDIR, Ino: max(n.parent, rootID)}
+	return fuse.DirEntry{Name: "..", Mode: fuse.S_IFDIR, Ino: max(n.at().parent, rootID)}
 }
 
 // owned returns a copy of e with strings of its own, in one allocation: most
