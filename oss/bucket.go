@@ -97,6 +97,9 @@ type Info struct {
 	// Meta holds the user metadata, names in lower case and without the
 	// x-oss-meta- prefix.
 	Meta map[string]string
+	// Symlink says that the key is an OSS symlink object. A Head describes what the
+	// link leads to, not the link.
+	Symlink bool
 }
 
 // Body is content that can be sent again: a retry seeks to its start.

@@ -50,6 +50,7 @@ func parseInfo(key string, h http.Header) (Info, error) {
 		return Info{}, fmt.Errorf("%w: no etag", errBadAnswer)
 	}
 	info.CRC64, info.HasCRC64 = parseCRC64(h)
+	info.Symlink = h.Get("X-Oss-Object-Type") == "Symlink"
 	for name, values := range h {
 		if short, ok := strings.CutPrefix(strings.ToLower(name), metaPrefix); ok && len(values) > 0 {
 			if info.Meta == nil {
