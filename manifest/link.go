@@ -7,15 +7,22 @@ import (
 	"strings"
 )
 
+// linker finds the paths between keys.
+type linker struct {
+	// prefix is the mounted part of the bucket, under which tree shows names.
+	prefix string
+	tree   Tree
+}
+
 // linkPath returns the path from the directory of the key link to the key
 // target.
-func (l *Live) linkPath(ctx context.Context, link, target string) (string, error) {
-	from, ok := strings.CutPrefix(link, l.cfg.Prefix)
+func (l linker) linkPath(ctx context.Context, link, target string) (string, error) {
+	from, ok := strings.CutPrefix(link, l.prefix)
 	if !ok {
 		return "", fs.ErrPermission
 	}
-	to, ok := strings.CutPrefix(target, l.cfg.Prefix)
-	if !ok || isOwn(target, l.cfg.Prefix) {
+	to, ok := strings.CutPrefix(target, l.prefix)
+	if !ok || isOwn(target, l.prefix) {
 		return "", fs.ErrPermission
 	}
 	names, err := l.pathOf(ctx, to)
@@ -45,7 +52,7 @@ func (l *Live) linkPath(ctx context.Context, link, target string) (string, error
 // pathOf returns the names that lead from the root of the mount to key, which is
 // without the mounted prefix. If it ends with a slash, or names no object but a
 // directory, they lead to that directory.
-func (l *Live) pathOf(ctx context.Context, key string) ([]string, error) {
+func (l linker) pathOf(ctx context.Context, key string) ([]string, error) {
 	toDirectory := strings.HasSuffix(key, "/")
 	key = strings.TrimSuffix(key, "/")
 	if key == "" {
@@ -65,13 +72,13 @@ func (l *Live) pathOf(ctx context.Context, key string) ([]string, error) {
 	// If the object is beside a directory, its plain name means the directory.
 	last := len(names) - 1
 	dir := strings.Join(names[:last], "/")
-	e, _, err := l.Lookup(ctx, dir, names[last])
+	e, _, err := l.tree.Lookup(ctx, dir, names[last])
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if err == nil && e.Kind == Directory {
 		beside := nameOf(key[strings.LastIndexByte(key, '/')+1:], true)
-		switch _, _, err := l.Lookup(ctx, dir, beside); {
+		switch _, _, err := l.tree.Lookup(ctx, dir, beside); {
 		case err == nil:
 			names[last] = beside
 		case !errors.Is(err, fs.ErrNotExist):

@@ -284,7 +284,7 @@ func (l *Live) ReadLink(ctx context.Context, e Entry) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read link %q: %w", e.Object.Key, err)
 	}
-	path, err := l.linkPath(ctx, e.Object.Key, target)
+	path, err := linker{l.cfg.Prefix, l}.linkPath(ctx, e.Object.Key, target)
 	if err != nil {
 		return "", fmt.Errorf("read link %q to %q: %w", e.Object.Key, target, err)
 	}

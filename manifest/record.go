@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/manifest/snapfile"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -59,7 +60,7 @@ func appendRecord(b []byte, r *record) []byte {
 		b[at] |= flagSymlink
 	}
 	if r.etag != "" {
-		sum, parts, ok := packETag(r.etag)
+		sum, parts, ok := snapfile.PackETag(r.etag)
 		switch {
 		case !ok:
 			b[at] |= flagText
@@ -106,7 +107,7 @@ func decodeRecord(s string, etag []byte) (record, []byte) {
 	r.symlink = flags&flagSymlink != 0
 	switch {
 	case flags&flagMD5 != 0:
-		etag = appendHex(etag, s[:16])
+		etag = snapfile.AppendHex(etag, s[:16])
 		s = s[16:]
 		if flags&flagParts != 0 {
 			var n uint64
@@ -130,49 +131,6 @@ func decodeRecord(s string, etag []byte) (record, []byte) {
 		r.modTime = time.Unix(seconds, int64(nanos)).UTC()
 	}
 	return r, etag
-}
-
-// packETag splits an ETag of 32 upper-case hexadecimal digits, perhaps followed by
-// a minus sign and a positive number, as OSS gives them.
-func packETag(etag string) (sum [16]byte, parts uint64, ok bool) {
-	if len(etag) < 32 {
-		return sum, 0, false
-	}
-	for i := range 16 {
-		hi, lo := unhex(etag[2*i]), unhex(etag[2*i+1])
-		if hi > 15 || lo > 15 {
-			return sum, 0, false
-		}
-		sum[i] = hi<<4 | lo
-	}
-	if len(etag) == 32 {
-		return sum, 0, true
-	}
-	parts, err := strconv.ParseUint(etag[33:], 10, 64)
-	// Zero means none, and "-01" or "-+1" would come back as "-1".
-	if err != nil || parts == 0 || etag[32] != '-' || etag[33] == '0' || etag[33] == '+' {
-		return sum, 0, false
-	}
-	return sum, parts, true
-}
-
-// unhex returns the value of an upper-case hexadecimal digit, or more than 15.
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 0xff
-}
-
-func appendHex(dst []byte, s string) []byte {
-	const digits = "0123456789ABCDEF"
-	for i := range len(s) {
-		dst = append(dst, digits[s[i]>>4], digits[s[i]&15])
-	}
-	return dst
 }
 
 // cutUvarint reads what binary.AppendUvarint wrote; the records are our own, so

@@ -26,6 +26,9 @@ type Entry struct {
 	// Object is the version that the name means. For a Directory only Key (the
 	// prefix, ending with a slash) and perhaps ModTime are set.
 	Object oss.Object
+	// Attr is what is known beyond that, or nil. A Directory has its marker's. It
+	// must not be changed.
+	Attr *Attr
 	// Cursor continues a listing after this entry. It is opaque and stays valid
 	// while the directory changes.
 	Cursor string

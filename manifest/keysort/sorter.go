@@ -1,0 +1,189 @@
+package keysort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Entry is one entry.
+type Entry struct {
+	Dir, Item, Value []byte
+}
+
+// maxRuns is how many runs are read at once: each takes a chunk of memory.
+const maxRuns = 128
+
+// Sorter sorts entries. It must be closed. It is not safe for concurrent use.
+type Sorter struct {
+	dir   string
+	limit int
+
+	current *buffer
+	runs    []*os.File
+	// spilling gives the run that a goroutine is writing, if there is one.
+	spilling chan spilled
+	// duplicates were passed over by merges before the last.
+	duplicates int64
+	sorted     bool
+}
+
+type spilled struct {
+	run        *os.File
+	duplicates int64
+	err        error
+}
+
+// New returns a sorter that uses about memoryBytes of memory, of which there must
+// be one MiB at least, and writes temporary files in dir.
+func New(dir string, memoryBytes int64) (*Sorter, error) {
+	if memoryBytes < 1<<20 {
+		return nil, fmt.Errorf("memory for sorting of %d bytes is less than 1 MiB", memoryBytes)
+	}
+	limit := int(min(memoryBytes/2, maxData))
+	return &Sorter{dir: dir, limit: limit, current: newBuffer()}, nil
+}
+
+// Add takes in an entry; it keeps nothing of the arguments. An entry without a
+// value is never counted as a duplicate.
+func (s *Sorter) Add(dir, item string, value []byte) error {
+	if s.sorted {
+		return errors.New("sort keys: they are sorted already")
+	}
+	s.current.add(dir, item, value)
+	if s.current.bytes() < s.limit {
+		return nil
+	}
+	return s.spill()
+}
+
+// spill has the current buffer written, after the one before it was.
+func (s *Sorter) spill() error {
+	if err := s.settle(); err != nil {
+		return err
+	}
+	full := s.current
+	s.current = newBuffer()
+	done := make(chan spilled, 1)
+	s.spilling = done
+	go func() {
+		full.sort()
+		m, err := newEntries([]cursor{&bufferCursor{b: full}})
+		if err != nil {
+			done <- spilled{err: err}
+			return
+		}
+		run, err := s.writeRun(context.Background(), m)
+		done <- spilled{run, m.Duplicates(), err}
+	}()
+	return nil
+}
+
+// settle waits for the run that is being written.
+func (s *Sorter) settle() error {
+	if s.spilling == nil {
+		return nil
+	}
+	got := <-s.spilling
+	s.spilling = nil
+	if got.err != nil {
+		return got.err
+	}
+	s.runs = append(s.runs, got.run)
+	s.duplicates += got.duplicates
+	return nil
+}
+
+// writeRun writes what m gives to a file that has no name any more.
+func (s *Sorter) writeRun(ctx context.Context, m *Entries) (*os.File, error) {
+	f, err := os.CreateTemp(s.dir, "pailfs-sort-*")
+	if err != nil {
+		return nil, fmt.Errorf("sort keys: %w", err)
+	}
+	fail := func(err error) (*os.File, error) {
+		return nil, errors.Join(fmt.Errorf("sort keys in %s: %w", s.dir, err), f.Close())
+	}
+	// Without a name it is gone when the program is, however that ends.
+	if err := os.Remove(f.Name()); err != nil {
+		return fail(err)
+	}
+	w := newRunWriter(f)
+	for n := 0; ; n++ {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return fail(ctx.Err())
+		}
+		e, err := m.Next()
+		if err != nil {
+			return fail(err)
+		}
+		if e == nil {
+			break
+		}
+		if err := w.add(e); err != nil {
+			return fail(err)
+		}
+	}
+	if err := w.finish(); err != nil {
+		return fail(err)
+	}
+	return f, nil
+}
+
+// Sorted returns the entries in order. Nothing can be added after that. What it
+// returns is valid until s is closed.
+func (s *Sorter) Sorted(ctx context.Context) (*Entries, error) {
+	s.sorted = true
+	if err := s.settle(); err != nil {
+		return nil, err
+	}
+	for len(s.runs) > maxRuns {
+		// The oldest runs become one, which is older than the rest.
+		if err := s.mergeOldest(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.current.sort()
+	m, err := newEntries(append(cursorsOf(s.runs), &bufferCursor{b: s.current}))
+	if err != nil {
+		return nil, err
+	}
+	m.duplicates = s.duplicates
+	return m, nil
+}
+
+func (s *Sorter) mergeOldest(ctx context.Context) error {
+	m, err := newEntries(cursorsOf(s.runs[:maxRuns]))
+	if err != nil {
+		return err
+	}
+	run, err := s.writeRun(ctx, m)
+	if err != nil {
+		return err
+	}
+	s.duplicates += m.Duplicates()
+	for _, f := range s.runs[:maxRuns] {
+		err = errors.Join(err, f.Close())
+	}
+	// It goes to the front: what is older than others stays so.
+	s.runs = append([]*os.File{run}, s.runs[maxRuns:]...)
+	return err
+}
+
+func cursorsOf(runs []*os.File) []cursor {
+	var all []cursor
+	for _, f := range runs {
+		all = append(all, &runCursor{f: f})
+	}
+	return all
+}
+
+// Close removes the temporary files.
+func (s *Sorter) Close() error {
+	err := s.settle()
+	for _, f := range s.runs {
+		err = errors.Join(err, f.Close())
+	}
+	s.runs, s.sorted, s.current = nil, true, newBuffer()
+	return err
+}

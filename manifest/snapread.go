@@ -1,0 +1,297 @@
+package manifest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pailfs/pailfs/manifest/snapfile"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// maxBatch is how many entries one ReadDir returns at most.
+const maxBatch = 4096
+
+// ReadDir implements [Tree]. The order is that of the keys, and cursors are those
+// of [Live], so that they stay valid in another generation and in a live tree: what
+// is in both comes once, and a name never comes twice.
+func (s *Snapshot) ReadDir(_ context.Context, dir, after string, limit int) ([]Entry, Validity, error) {
+	return s.readDir(dir, after, limit, false)
+}
+
+// ReadDirNames is as ReadDir but reads names only: of files and symlinks an
+// entry has Name, Kind and Cursor.
+func (s *Snapshot) ReadDirNames(_ context.Context, dir, after string, limit int) ([]Entry, Validity, error) {
+	return s.readDir(dir, after, limit, true)
+}
+
+func (s *Snapshot) readDir(dir, after string, limit int, namesOnly bool) ([]Entry, Validity, error) {
+	prefix, shown := prefixOf(s.cfg.Prefix, dir)
+	if !shown {
+		return nil, Validity{}, fs.ErrNotExist
+	}
+	p, ok := parseCursor(after)
+	if !ok || limit <= 0 {
+		return nil, Validity{}, fmt.Errorf("read directory %q after %q, %d entries: %w", dir, after, limit, fs.ErrInvalid)
+	}
+	d, ok, err := s.directory(prefix)
+	if err != nil {
+		return nil, Validity{}, err
+	}
+	if !ok {
+		if prefix == s.cfg.Prefix {
+			return nil, Validity{}, nil
+		}
+		return nil, Validity{}, fs.ErrNotExist
+	}
+	pass := dirPass{s: s, prefix: prefix, d: &d, rows: s.file.Reader(), at: p, namesOnly: namesOnly}
+	row := d.First
+	if p.from != "" {
+		if row, _, err = pass.rows.Search(&d, row, p.from); err != nil {
+			return nil, Validity{}, err
+		}
+	}
+	limit = min(limit, maxBatch)
+	pass.entries = make([]Entry, 0, min(uint64(limit), d.End()-row))
+	for ; row < d.End() && len(pass.entries) < limit; row++ {
+		if err := pass.read(row); err != nil {
+			if len(pass.entries) > 0 {
+				break // they are good, and the next call begins with the error
+			}
+			return nil, Validity{}, err
+		}
+	}
+	return pass.entries, Validity{}, nil
+}
+
+// dirPass is one call that reads a directory.
+type dirPass struct {
+	s         *Snapshot
+	prefix    string
+	d         *snapfile.Dir
+	rows      snapfile.Reader
+	at        position
+	namesOnly bool
+	entries   []Entry
+}
+
+// read appends the entry of a row, if it is shown.
+func (p *dirPass) read(row uint64) error {
+	item, symlink, err := p.rows.Item(row)
+	if err != nil {
+		return err
+	}
+	if isDir := len(item) > 0 && item[len(item)-1] == '/'; isDir {
+		return p.readDirectory(item)
+	}
+	plainName := clearlyPlain(item)
+	var r snapfile.Row
+	if !p.namesOnly || len(item) == 0 {
+		if err := p.rows.Row(&r, row); err != nil {
+			return err
+		}
+		if r.Marker() {
+			p.at.pass("")
+			return nil
+		}
+	}
+	if len(p.prefix)+len(item) > maxKey || (!plainName && len(nameOf(string(item), false)) > maxName) {
+		return nil
+	}
+	beside := false
+	if p.d.Inside.Subdirectories > 0 {
+		if beside, err = p.beside(row, item); err != nil {
+			return err
+		}
+	}
+	// One allocation holds the item, the cursor and mostly the name. What is shown
+	// under its own name is mostly beside nothing that was.
+	var space [300]byte
+	b := append(append(space[:0], item...), ':')
+	if !beside {
+		b = strconv.AppendInt(b, int64(len(item)), 10)
+	}
+	cursor := string(b)
+	own := cursor[:len(item)]
+	name := own
+	if beside || !plainName {
+		if name = nameOf(own, beside); len(name) > maxName {
+			p.at.pass(own)
+			return nil
+		}
+	}
+	p.at.pass(own)
+	if !beside {
+		p.at.shown = append(p.at.shown, len(item))
+	}
+	if len(p.at.shown) > 1 || (beside && len(p.at.shown) > 0) {
+		cursor = p.at.cursor()
+	}
+	e := Entry{Name: name}
+	if p.namesOnly {
+		if symlink {
+			e.Kind = Symlink
+		}
+	} else {
+		e = objectEntryOf(name, p.prefix, &r)
+	}
+	e.Cursor = cursor
+	p.entries = append(p.entries, e)
+	return nil
+}
+
+// readDirectory appends the entry of the directory item, if it is shown.
+func (p *dirPass) readDirectory(item []byte) error {
+	component := string(item[:len(item)-1])
+	name := nameOf(component, false)
+	if len(p.prefix)+len(item) > maxKey || len(name) > maxName {
+		return nil
+	}
+	if p.s.hidden(p.prefix, item) {
+		return nil
+	}
+	own := string(item)
+	collides := p.at.collides(own)
+	p.at.pass(own)
+	if collides {
+		return nil
+	}
+	e := Entry{Name: name, Kind: Directory, Object: oss.Object{Key: p.prefix + own}}
+	if !p.namesOnly {
+		var err error
+		if e, err = p.s.directoryEntry(name, p.prefix, own); err != nil {
+			return err
+		}
+	}
+	e.Cursor = p.at.cursor()
+	p.entries = append(p.entries, e)
+	return nil
+}
+
+// nearRows is how many rows are looked at for a directory of an object's name
+// before it is searched for.
+const nearRows = 8
+
+// beside reports whether the object item of the row is beside a directory of its
+// name that is shown.
+func (p *dirPass) beside(row uint64, item []byte) (bool, error) {
+	if len(p.prefix)+len(item)+1 > maxKey || p.s.hidden(p.prefix, append(slices.Clip(item), '/')) {
+		return false, nil
+	}
+	// Another reader, so that a row in the next block does not cost this one its
+	// place.
+	ahead := p.rows
+	for next := row + 1; next <= row+nearRows; next++ {
+		if next >= p.d.End() {
+			return false, nil
+		}
+		other, _, err := ahead.Item(next)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case !bytes.HasPrefix(other, item) || other[len(item)] > '/':
+			return false, nil
+		case other[len(item)] == '/':
+			return true, nil
+		}
+	}
+	_, found, err := ahead.Search(p.d, row+1, string(item)+"/")
+	return found, err
+}
+
+// cursor returns the cursor that means p.
+func (p *position) cursor() string {
+	var space [64]byte
+	b := append(append(space[:0], p.item...), ':')
+	for i, n := range p.shown {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return string(b)
+}
+
+// Records returns the records of all keys that begin with prefix, in the order of
+// keys, which is that of listings. An error ends them.
+func (s *Snapshot) Records(ctx context.Context, prefix string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if err := s.walk(ctx, prefix, func(r Record) bool { return yield(r, nil) }); err != nil {
+			yield(Record{}, err)
+		}
+	}
+}
+
+// walkFrame is a directory that is being walked.
+type walkFrame struct {
+	prefix string
+	d      snapfile.Dir
+	row    uint64
+	rows   snapfile.Reader
+}
+
+// walk calls f with the records of all keys that begin with prefix, until it
+// returns false.
+func (s *Snapshot) walk(ctx context.Context, prefix string, f func(Record) bool) error {
+	if strings.HasPrefix(s.root, prefix) {
+		prefix = s.root
+	}
+	if !strings.HasPrefix(prefix, s.root) {
+		return nil
+	}
+	slash := strings.LastIndexByte(prefix, '/') + 1
+	first, begins := prefix[:slash], prefix[slash:]
+	var stack []walkFrame
+	enter := func(prefix, from string) error {
+		d, ok, err := s.directory(prefix)
+		if err != nil || !ok {
+			return err
+		}
+		frame := walkFrame{prefix: prefix, d: d, row: d.First, rows: s.file.Reader()}
+		if from != "" {
+			if frame.row, _, err = frame.rows.Search(&d, d.First, from); err != nil {
+				return err
+			}
+		}
+		stack = append(stack, frame)
+		return nil
+	}
+	if err := enter(first, begins); err != nil {
+		return err
+	}
+	var row snapfile.Row
+	for n := 0; len(stack) > 0; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		top := &stack[len(stack)-1]
+		if top.row >= top.d.End() {
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		if err := top.rows.Row(&row, top.row); err != nil {
+			return err
+		}
+		top.row++
+		if len(stack) == 1 && !bytes.HasPrefix(row.Item, []byte(begins)) {
+			return nil
+		}
+		key := top.prefix + string(row.Item)
+		if row.Directory() {
+			if err := enter(key, ""); err != nil {
+				return err
+			}
+			continue
+		}
+		if !f(recordOfRow(key, &row)) {
+			return nil
+		}
+	}
+	return nil
+}
