@@ -34,7 +34,8 @@ var errIndex = errors.New("cache index is unusable")
 // and removed before the file is.
 //
 // bbolt maps its file and trusts it: damage shows as a panic, or as a fault when
-// the file is shorter than it says. Both become errIndex here. What bbolt left
+// the file is shorter than it says. Both become errIndex here. Worse is a page that
+// leads back to itself, so the pages are checked before. What bbolt left
 // locked stays so; after the first such error the index is dead and its file
 // removed, for the next start would meet the same.
 type index struct {
@@ -47,6 +48,9 @@ type index struct {
 // closed after the last change, so that it knows of every file.
 func openIndex(dir string) (ix *index, clean bool, err error) {
 	ix = &index{path: filepath.Join(dir, indexName)}
+	if err := checkIndexPages(ix.path); err != nil {
+		return nil, false, err
+	}
 	err = ix.guard(func() error {
 		db, err := bbolt.Open(ix.path, 0o600, &bbolt.Options{
 			// The directory's own lock was taken; nobody else has the file.
