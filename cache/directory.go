@@ -22,8 +22,11 @@ const (
 	objectsName = "objects"
 	probeName   = "probe"
 
-	formatMagic   = "pailfs cache\n"
-	formatVersion = 1
+	formatMagic = "pailfs cache\n"
+	// formatVersion is what is written. Version 1 had one more level of directories;
+	// a cache that has it is converted.
+	formatVersion    = 2
+	formatOldVersion = 1
 )
 
 // The errors of a cache directory that cannot be used, for errors.Is.
@@ -89,7 +92,8 @@ func checkOwner(info fs.FileInfo) error {
 func inspect(path string) error {
 	format, err := os.ReadFile(filepath.Join(path, formatName))
 	if err == nil {
-		return checkFormat(format)
+		_, err = checkFormat(format)
+		return err
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -101,24 +105,63 @@ func inspect(path string) error {
 	for _, name := range names {
 		// A new file system has the first; the second is what a start leaves that was
 		// cut off before the format was written.
-		if n := name.Name(); n != "lost+found" && n != lockName && !strings.HasPrefix(n, formatName+".") {
+		switch n := name.Name(); {
+		case n == "lost+found", n == lockName, strings.HasPrefix(n, formatName+"."):
+		case n == objectsName:
+			if err := inspectObjects(filepath.Join(path, n)); err != nil {
+				return err
+			}
+		default:
 			return fmt.Errorf("it holds %q: %w", n, ErrDirForeign)
 		}
 	}
 	return nil
 }
 
-// checkFormat refuses what we cannot read.
-func checkFormat(format []byte) error {
-	version, ok := bytes.CutPrefix(format, []byte(formatMagic))
-	if !ok {
-		return fmt.Errorf("file %q has another beginning: %w", formatName, ErrDirForeign)
+// inspectObjects refuses a directory that holds anything but object files. Without
+// the format these are what remains of a cache that was removed while a daemon had
+// it.
+func inspectObjects(path string) error {
+	dirs, err := os.ReadDir(path)
+	if err != nil {
+		return err
 	}
-	if want := fmt.Sprintf("version %d\n", formatVersion); string(version) != want {
-		return fmt.Errorf("it has %q, this is %q: %w; empty the directory or use another",
-			strings.TrimSpace(string(version)), strings.TrimSpace(want), ErrDirVersion)
+	for _, dir := range dirs {
+		if !objectsDirectory(dir) {
+			return fmt.Errorf("it holds %q: %w", filepath.Join(objectsName, dir.Name()), ErrDirForeign)
+		}
+		files, err := os.ReadDir(filepath.Join(path, dir.Name()))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if _, ok := parseFileName(dir.Name(), file.Name()); !ok {
+				return fmt.Errorf("it holds %q: %w", filepath.Join(objectsName, dir.Name(), file.Name()), ErrDirForeign)
+			}
+		}
 	}
 	return nil
+}
+
+// objectsDirectory tells whether a directory has a name like those that we make.
+func objectsDirectory(d fs.DirEntry) bool {
+	name := d.Name()
+	return d.IsDir() && len(name) == 2 && hexDigit(name[0]) >= 0 && hexDigit(name[1]) >= 0
+}
+
+// checkFormat refuses what we cannot read, and returns the version of the rest.
+func checkFormat(format []byte) (version int, err error) {
+	text, ok := bytes.CutPrefix(format, []byte(formatMagic))
+	if !ok {
+		return 0, fmt.Errorf("file %q has another beginning: %w", formatName, ErrDirForeign)
+	}
+	for _, version := range []int{formatOldVersion, formatVersion} {
+		if string(text) == fmt.Sprintf("version %d\n", version) {
+			return version, nil
+		}
+	}
+	return 0, fmt.Errorf("it has %q, this is \"version %d\": %w; empty the directory or use another",
+		strings.TrimSpace(string(text)), formatVersion, ErrDirVersion)
 }
 
 // prepare writes what a new cache directory must hold, and gives everything its
@@ -127,21 +170,84 @@ func (d *directory) prepare() error {
 	if err := os.Chmod(d.path, 0o700); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(d.path, objectsName), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	objects := filepath.Join(d.path, objectsName)
+	if err := makeDirectory(objects); err != nil {
 		return err
 	}
-	name := filepath.Join(d.path, formatName)
-	if _, err := os.Stat(name); err == nil {
-		return nil
+	// All of them now: making one for an object costs as much as the file.
+	for i := range 256 {
+		if err := makeDirectory(filepath.Join(objects, fmt.Sprintf("%02x", i))); err != nil {
+			return err
+		}
 	}
-	content := fmt.Sprintf("%sversion %d\n", formatMagic, formatVersion)
-	if err := writeDurably(name+".new", []byte(content)); err != nil {
+	name := filepath.Join(d.path, formatName)
+	content := fmt.Appendf(nil, "%sversion %d\n", formatMagic, formatVersion)
+	switch was, err := os.ReadFile(name); {
+	case err == nil && bytes.Equal(was, content):
+		return nil
+	case err == nil:
+		if err := convertObjects(objects); err != nil {
+			return fmt.Errorf("convert the cache: %w", err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := writeDurably(name+".new", content); err != nil {
 		return err
 	}
 	if err := os.Rename(name+".new", name); err != nil {
 		return err
 	}
 	return syncDirectory(d.path)
+}
+
+// makeDirectory makes a directory unless there is something by that name: what
+// cannot be used is met when it is.
+func makeDirectory(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// convertObjects moves the object files of version 1, which lie one level deeper,
+// to where version 2 has them. What is cut off goes on at the next start.
+func convertObjects(objects string) error {
+	firsts, err := os.ReadDir(objects)
+	if err != nil {
+		return err
+	}
+	for _, first := range firsts {
+		if !objectsDirectory(first) {
+			continue
+		}
+		dir := filepath.Join(objects, first.Name())
+		seconds, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, second := range seconds {
+			if !objectsDirectory(second) {
+				continue
+			}
+			files, err := os.ReadDir(filepath.Join(dir, second.Name()))
+			if err != nil {
+				return err
+			}
+			for _, file := range files {
+				if _, ok := parseFileName(first.Name(), file.Name()); !ok {
+					continue
+				}
+				if err := os.Rename(filepath.Join(dir, second.Name(), file.Name()), filepath.Join(dir, file.Name())); err != nil {
+					return err
+				}
+			}
+			if err := os.Remove(filepath.Join(dir, second.Name())); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // close gives the directory up.

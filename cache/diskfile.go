@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 )
@@ -33,13 +32,13 @@ func (f *diskFile) release() {
 // fileName returns the name of an object file in the cache directory.
 func (id identity) fileName() string {
 	name := id.String()
-	return filepath.Join(objectsName, name[:2], name[2:4], name)
+	return objectsName + "/" + name[:2] + "/" + name
 }
 
 // parseFileName is the inverse of fileName.
-func parseFileName(first, second, name string) (identity, bool) {
+func parseFileName(dir, name string) (identity, bool) {
 	var id identity
-	if len(name) != 2*len(id) || name[:2] != first || name[2:4] != second {
+	if len(name) != 2*len(id) || name[:2] != dir {
 		return id, false
 	}
 	for i := range id {

@@ -51,11 +51,9 @@ func diskUsage(t *testing.T, dir string) (bytes int64) {
 		return names
 	}
 	for _, a := range names(objectsName) {
-		for _, b := range names(objectsName + "/" + a) {
-			for _, name := range names(objectsName + "/" + a + "/" + b) {
-				if info, err := os.Stat(fmt.Sprint(dir, "/", objectsName, "/", a, "/", b, "/", name)); err == nil {
-					bytes += info.Size()
-				}
+		for _, name := range names(objectsName + "/" + a) {
+			if info, err := os.Stat(fmt.Sprint(dir, "/", objectsName, "/", a, "/", name)); err == nil {
+				bytes += info.Size()
 			}
 		}
 	}

@@ -283,22 +283,20 @@ func (t *ssdTier) dropEmpty(o *object) {
 // indexed before a crash.
 func (t *ssdTier) sweep(ctx context.Context) {
 	removed := 0
-	for _, first := range t.names(objectsName) {
-		for _, second := range t.names(objectsName + "/" + first) {
-			for _, name := range t.names(objectsName + "/" + first + "/" + second) {
-				if ctx.Err() != nil {
-					return
+	for _, dir := range t.names(objectsName) {
+		for _, name := range t.names(objectsName + "/" + dir) {
+			if ctx.Err() != nil {
+				return
+			}
+			id, ok := parseFileName(dir, name)
+			if !ok {
+				continue // not ours
+			}
+			if e := t.residents.shield(id); e != nil {
+				if t.fs.remove(id.fileName()) == nil {
+					removed++
 				}
-				id, ok := parseFileName(first, second, name)
-				if !ok {
-					continue // not ours
-				}
-				if e := t.residents.shield(id); e != nil {
-					if t.fs.remove(id.fileName()) == nil {
-						removed++
-					}
-					t.residents.gone([]*resident{e})
-				}
+				t.residents.gone([]*resident{e})
 			}
 		}
 	}

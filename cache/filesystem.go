@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,17 +14,18 @@ import (
 // place, which fails, fills up, or forgets what was not synced. Names are relative
 // to the cache directory.
 type fileSystem interface {
-	// open opens a file for reading and writing; it makes directories that are
-	// missing if flag has os.O_CREATE.
+	// open opens a file for reading and writing; it makes the directory of objects
+	// that is missing if flag has os.O_CREATE.
 	open(name string, flag int) (diskIO, error)
 	remove(name string) error
 	// moveOut renames a file to a path outside, which must not exist, and moveIn the
-	// file at a path outside to name; directories that are missing are made.
+	// file at a path outside to name; the directory of objects is made if it is
+	// missing.
 	moveOut(name, path string) error
 	moveIn(path, name string) error
 	// syncName makes the name of a file durable.
 	syncName(name string) error
-	// list returns the names in a directory; none if there is no such directory.
+	// list returns the names in a directory; none if it is not a directory.
 	list(name string) ([]string, error)
 	// space returns what is free.
 	space() (diskSpace, error)
@@ -51,10 +53,10 @@ type diskSpace struct {
 	inodes, freeInodes int64
 }
 
-// osFileSystem is the real one.
+// osFileSystem is the real one. It goes by the open directory, not by its path: what
+// is put in its place is not ours.
 type osFileSystem struct {
-	dir string
-	// root is the open directory, for what concerns its whole file system.
+	dir  string
 	root *os.File
 }
 
@@ -85,47 +87,94 @@ func (f osIO) Sync() error {
 }
 
 func (d *osFileSystem) open(name string, flag int) (diskIO, error) {
-	path := filepath.Join(d.dir, name)
-	f, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
-	if errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0 {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, err
-		}
-		f, err = os.OpenFile(path, os.O_RDWR|flag, 0o600)
-	}
+	var fd int
+	err := d.withDirectory(name, flag&os.O_CREATE != 0, func() (err error) {
+		// O_NOFOLLOW: we make no links.
+		fd, err = unix.Openat(int(d.root.Fd()), name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|flag, 0o600)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(d.dir, name), Err: err}
 	}
-	return osIO{f}, nil
+	return osIO{os.NewFile(uintptr(fd), filepath.Join(d.dir, name))}, nil
+}
+
+// withDirectory does what needs the directory of name, which it makes if that is
+// missing and create is set. It makes none where the whole cache was removed: what is
+// there then may be another's.
+func (d *osFileSystem) withDirectory(name string, create bool, do func() error) error {
+	err := retryEINTR(do)
+	parent := filepath.Dir(name)
+	if !create || !errors.Is(err, unix.ENOENT) || parent == "." {
+		return err
+	}
+	root := int(d.root.Fd())
+	var st unix.Stat_t
+	if err := unix.Fstatat(root, formatName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("the cache directory was removed: %w", err)
+	}
+	for _, dir := range []string{objectsName, parent} {
+		if err := unix.Mkdirat(root, dir, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return retryEINTR(do)
+}
+
+func retryEINTR(do func() error) error {
+	for {
+		if err := do(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 func (d *osFileSystem) remove(name string) error {
-	return os.Remove(filepath.Join(d.dir, name))
+	err := retryEINTR(func() error { return unix.Unlinkat(int(d.root.Fd()), name, 0) })
+	if errors.Is(err, unix.EISDIR) {
+		err = unix.Unlinkat(int(d.root.Fd()), name, unix.AT_REMOVEDIR)
+	}
+	if err != nil {
+		return &fs.PathError{Op: "remove", Path: filepath.Join(d.dir, name), Err: err}
+	}
+	return nil
 }
 
 func (d *osFileSystem) moveOut(name, path string) error {
-	return unix.Renameat2(unix.AT_FDCWD, filepath.Join(d.dir, name), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+	return unix.Renameat2(int(d.root.Fd()), name, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
 }
 
 func (d *osFileSystem) moveIn(path, name string) error {
-	to := filepath.Join(d.dir, name)
-	err := os.Rename(path, to)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return err
-		}
-		err = os.Rename(path, to)
+	err := d.withDirectory(name, true, func() error { return unix.Renameat(unix.AT_FDCWD, path, int(d.root.Fd()), name) })
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: path, New: filepath.Join(d.dir, name), Err: err}
 	}
-	return err
+	return nil
 }
 
 func (d *osFileSystem) syncName(name string) error {
-	return syncDirectory(filepath.Join(d.dir, filepath.Dir(name)))
+	f, err := d.openDirectory(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (d *osFileSystem) openDirectory(name string) (*os.File, error) {
+	var fd int
+	err := retryEINTR(func() (err error) {
+		fd, err = unix.Openat(int(d.root.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		return err
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(d.dir, name), Err: err}
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(d.dir, name)), nil
 }
 
 func (d *osFileSystem) list(name string) ([]string, error) {
-	f, err := os.Open(filepath.Join(d.dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := d.openDirectory(name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil, nil
 	}
 	if err != nil {

@@ -152,21 +152,23 @@ func reseal(key, b []byte, sealed bool) []byte {
 func FuzzFormat(f *testing.F) {
 	f.Add([]byte(formatMagic + "version 1\n"))
 	f.Add([]byte(formatMagic + "version 2\n"))
+	f.Add([]byte(formatMagic + "version 3\n"))
 	f.Add([]byte(""))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		err := checkFormat(b)
-		if ours := string(b) == formatMagic+"version 1\n"; ours != (err == nil) {
+		_, err := checkFormat(b)
+		ours := string(b) == formatMagic+"version 1\n" || string(b) == formatMagic+"version 2\n"
+		if ours != (err == nil) {
 			t.Errorf("%q gave %v", b, err)
 		}
 	})
 }
 
 func FuzzFileName(f *testing.F) {
-	f.Add("ab", "cd", "abcd0123456789abcdef0123456789ab")
-	f.Fuzz(func(t *testing.T, a, b, c string) {
-		id, ok := parseFileName(a, b, c)
-		if ok && id.fileName() != filepath.Join(objectsName, a, b, c) {
-			t.Errorf("%q/%q/%q is %v", a, b, c, id)
+	f.Add("ab", "abcd0123456789abcdef0123456789ab")
+	f.Fuzz(func(t *testing.T, dir, name string) {
+		id, ok := parseFileName(dir, name)
+		if ok && id.fileName() != filepath.Join(objectsName, dir, name) {
+			t.Errorf("%q/%q is %v", dir, name, id)
 		}
 	})
 }

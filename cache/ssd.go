@@ -374,8 +374,16 @@ func (t *ssdTier) runProbe(ctx context.Context) {
 	}
 }
 
-// probe writes a file, reads it back and removes it.
+// probe writes a file, reads it back and removes it. It leaves alone what is no
+// cache any more.
 func (t *ssdTier) probe() error {
+	format, err := t.fs.open(formatName, 0)
+	if err != nil {
+		return fmt.Errorf("the cache directory was removed: %w", err)
+	}
+	if err := format.Close(); err != nil {
+		return err
+	}
 	f, err := t.fs.open(probeName, os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err

@@ -320,11 +320,16 @@ func TestDirectoriesThatAreNotOursAreRefused(t *testing.T) {
 		want error
 	}{
 		"holds something else": {func(dir string) error { return os.WriteFile(dir+"/thesis.tex", nil, 0o600) }, ErrDirForeign},
-		"holds a directory":    {func(dir string) error { return os.Mkdir(dir+"/objects", 0o700) }, ErrDirForeign},
-		"other format file":    {func(dir string) error { return os.WriteFile(dir+"/format", []byte("tar\n"), 0o600) }, ErrDirForeign},
-		"later version":        {func(dir string) error { return os.WriteFile(dir+"/format", []byte(formatMagic+"version 2\n"), 0o600) }, ErrDirVersion},
-		"is another user's":    {func(dir string) error { return os.Chown(dir, 12345, -1) }, ErrDirOwner},
-		"is missing":           {func(dir string) error { return os.Remove(dir) }, fs.ErrNotExist},
+		"holds a directory":    {func(dir string) error { return os.Mkdir(dir+"/photographs", 0o700) }, ErrDirForeign},
+		"holds other objects":  {func(dir string) error { return os.MkdirAll(dir+"/objects/pack", 0o700) }, ErrDirForeign},
+		"holds objects of a repository": {func(dir string) error {
+			return errors.Join(os.MkdirAll(dir+"/objects/ab", 0o700),
+				os.WriteFile(dir+"/objects/ab/cd0123456789abcdef0123456789abcdef0123", nil, 0o600))
+		}, ErrDirForeign},
+		"other format file": {func(dir string) error { return os.WriteFile(dir+"/format", []byte("tar\n"), 0o600) }, ErrDirForeign},
+		"later version":     {func(dir string) error { return os.WriteFile(dir+"/format", []byte(formatMagic+"version 3\n"), 0o600) }, ErrDirVersion},
+		"is another user's": {func(dir string) error { return os.Chown(dir, 12345, -1) }, ErrDirOwner},
+		"is missing":        {func(dir string) error { return os.Remove(dir) }, fs.ErrNotExist},
 		"is a file": {func(dir string) error {
 			return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))
 		}, unix.ENOTDIR},

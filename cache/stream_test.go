@@ -161,32 +161,35 @@ func TestColdRandomReadIsAsFastAsABareGet(t *testing.T) {
 	})
 }
 
-// streamed reads through a cache and returns what was fetched by then.
-func streamed(t *testing.T, read func(h *Handle, view func(off int64, n int))) FetchStats {
+// streamed reads through a cache, over a link, and returns what was fetched by
+// then.
+func streamed(t *testing.T, read func(h *Handle, view func(off int64, n int))) (stats FetchStats) {
 	t.Helper()
-	s := newPatternStore()
-	c, err := Open(Config{Memory: 1 << 30}, s, s, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeCache(t, c)
-	h, err := c.Open(s.object("object", 64))
-	if err != nil {
-		t.Fatal(err)
-	}
-	read(h, func(off int64, n int) {
-		v, err := h.View(context.Background(), off, n)
+	synctest.Test(t, func(t *testing.T) {
+		s := newPatternStore()
+		s.link, s.step = newFakeLink(), 64<<10
+		c, err := Open(Config{Memory: 1 << 30}, s, s, nil, nil)
 		if err != nil {
-			t.Error(err)
-			return
+			t.Fatal(err)
 		}
-		v.Release()
+		h, err := c.Open(s.object("object", 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(h, func(off int64, n int) {
+			v, err := h.View(context.Background(), off, n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			v.Release()
+		})
+		waitUntil(t, "nothing is in flight", func() bool { return c.Stats().Fetched.InFlight == 0 })
+		stats = c.Stats().Fetched
+		if err := errors.Join(h.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
 	})
-	waitUntil(t, "nothing is in flight", func() bool { return c.Stats().Fetched.InFlight == 0 })
-	stats := c.Stats().Fetched
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
 	return stats
 }
 
@@ -276,23 +279,27 @@ func TestEveryStreamOfAnObjectIsReadAhead(t *testing.T) {
 }
 
 func TestSecondPassIsReadAheadToo(t *testing.T) {
-	s := newPatternStore()
-	c, err := Open(Config{Memory: minMemory}, s, s, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeCache(t, c)
-	h, err := c.Open(s.object("object", 64))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	for pass := range 2 {
-		before := c.Stats().Fetched
-		sequential(t, h, 1<<20, 1)
-		after := c.Stats().Fetched
-		if ahead := after.ReadaheadBytes - before.ReadaheadBytes; ahead < 256<<20 {
-			t.Errorf("pass %d: %d bytes were read ahead of 512 MiB", pass, ahead)
+	synctest.Test(t, func(t *testing.T) {
+		s := newPatternStore()
+		s.link, s.step = newFakeLink(), 64<<10
+		c, err := Open(Config{Memory: minMemory}, s, s, nil, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		h, err := c.Open(s.object("object", 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pass := range 2 {
+			before := c.Stats().Fetched
+			sequential(t, h, 1<<20, 1)
+			after := c.Stats().Fetched
+			if ahead := after.ReadaheadBytes - before.ReadaheadBytes; ahead < 256<<20 {
+				t.Errorf("pass %d: %d bytes were read ahead of 512 MiB", pass, ahead)
+			}
+		}
+		if err := errors.Join(h.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -326,7 +326,7 @@ func dropPages(path string) {
 // objectFiles are the paths of the object files in the cache directory.
 func (w *world) objectFiles() []string {
 	w.t.Helper()
-	paths, err := filepath.Glob(filepath.Join(w.cache, "objects", "*", "*", "*"))
+	paths, err := filepath.Glob(filepath.Join(w.cache, "objects", "*", "*"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -272,13 +272,13 @@ func TestDamagedCacheCostsSpeedOnly(t *testing.T) {
 func TestOldIndexCostsSpeedOnly(t *testing.T) {
 	rng := newRandom(t)
 	w := newWorld(t)
-	w.add("middle", someSizes(rng, 12, 1<<20, 9<<20)...)
+	// Less than half of the data has room, so files come and go.
+	w.cache = newDisk(t, "ext4", 40).cache
+	w.add("middle", someSizes(rng, 12, 4<<20, 9<<20)...)
 	w.add("small", someSizes(rng, 30, 1, 200_000)...)
 	var indexes [][]byte
 	for round := range rounds(t, 3) {
-		// Less than half of the data has room, so files come and go.
-		args := []string{fmt.Sprintf("--cache-size=%dKiB", w.bytes()/3>>10)}
-		d := w.mount(args...)
+		d := w.mount()
 		r := job{Root: w.at, Files: w.files, Readers: 8, Kinds: allKinds, Seed: rng.Uint64(), Reads: 40}.start(t)
 		r.wait(d).sound(t, "before")
 		time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
@@ -293,7 +293,7 @@ func TestOldIndexCostsSpeedOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		forget(w, nil)
-		d = w.mount(args...)
+		d = w.mount()
 		d.verify(fmt.Sprintf("round %d", round), w.files, random, whole, sequential)
 		d.stop()
 	}

@@ -80,11 +80,3 @@ func someSizes(rng *rand.Rand, n int, least, most int64) []int64 {
 	}
 	return sizes
 }
-
-// bytes is how much the files hold.
-func (w *world) bytes() (n int64) {
-	for _, f := range w.files {
-		n += f.Versions[len(f.Versions)-1].Size
-	}
-	return n
-}

@@ -1,0 +1,112 @@
+package cache
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// In version 1 an object file lay one directory deeper.
+func TestCacheOfVersion1IsConverted(t *testing.T) {
+	s, dir := newFakeStore(), t.TempDir()
+	objects := []oss.Object{s.put("a", 3<<20), s.put("b", 70_000), s.put("c", 1)}
+	warm(t, s, dir, objects...)
+	for _, obj := range objects {
+		file := objectFile(dir, obj)
+		name := filepath.Base(file)
+		old := filepath.Join(filepath.Dir(file), name[2:4])
+		if err := os.Mkdir(old, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file, filepath.Join(old, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	format := filepath.Join(dir, formatName)
+	if err := os.WriteFile(format, []byte(formatMagic+"version 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := openCache(t, s, Config{Dir: dir})
+	for _, obj := range objects {
+		h := openObject(t, c, obj)
+		checkRead(t, s, h, 0, int(obj.Size))
+	}
+	if n := s.requests(); n != 0 {
+		t.Errorf("%d requests for what the cache of version 1 had", n)
+	}
+	if now, err := os.ReadFile(format); err != nil || string(now) != formatMagic+"version 2\n" {
+		t.Errorf("the format is %q, %v", now, err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, objectsName, "*", "??"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// A cache that was removed while a daemon had it may leave object files behind.
+func TestRemainsOfARemovedCacheAreTakenOver(t *testing.T) {
+	s, dir := newFakeStore(), t.TempDir()
+	obj := s.put("a", 70_000)
+	warm(t, s, dir, obj)
+	for _, name := range []string{formatName, indexName, lockName} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := openCache(t, s, Config{Dir: dir})
+	waitUntil(t, "the file that nobody knows is gone", func() bool {
+		_, err := os.Lstat(objectFile(dir, obj))
+		return os.IsNotExist(err)
+	})
+	h := openObject(t, c, obj)
+	checkRead(t, s, h, 0, int(obj.Size))
+}
+
+// The daemon makes nothing new in a directory that is no cache any more: it may be
+// another's by now.
+func TestNothingIsMadeInADirectoryThatWasEmptied(t *testing.T) {
+	s, dir := newFakeStore(), t.TempDir()
+	c := openCache(t, s, Config{Dir: dir})
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(dir, name.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := openObject(t, c, s.put("a", 3<<20))
+	checkRead(t, s, h, 0, 3<<20)
+	waitUntil(t, "the disk is not used", func() bool { return c.Stats().SSD.State != "ok" })
+	c.ssd.health.probed(c.ssd.probe())
+	c.ssd.health.probed(c.ssd.probe())
+	if state := c.Stats().SSD.State; state == "ok" {
+		t.Errorf("the disk is %s", state)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// If the objects alone are removed, those that come later are kept again.
+func TestObjectsThatAreRemovedComeBack(t *testing.T) {
+	s, dir := newFakeStore(), t.TempDir()
+	c := openCache(t, s, Config{Dir: dir})
+	if err := os.RemoveAll(filepath.Join(dir, objectsName)); err != nil {
+		t.Fatal(err)
+	}
+	obj := s.put("a", 3<<20)
+	waitUntil(t, "it is on SSD", func() bool {
+		h := openObject(t, c, obj)
+		checkRead(t, s, h, 0, 3<<20)
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+		return c.Residency(obj).Whole
+	})
+}
