@@ -46,7 +46,12 @@ demo: deps build ## Mount a real dataset from an emulated bucket; read it cold, 
 	$(BIN)/bench demo $(DEMO_FLAGS)
 
 .PHONY: bench
-bench: deps build ## Measure pailfs beside the disk and a bare client; writes bench/README.md.
+bench: deps build ## Compare pailfs with other clients and the limits, in minutes; writes bench/results and bench/README.md.
+	$(BIN)/bench peers $(BENCH_FLAGS)
+
+.PHONY: bench-full
+bench-full: deps build ## The comparison at full sizes, and every target; hours.
+	$(BIN)/bench peers --full $(BENCH_FLAGS)
 	$(BIN)/bench targets
 
 ##@ Test
@@ -91,6 +96,7 @@ crash-short: build ## A few rounds of kill -9 under load, each verified byte for
 .PHONY: bench-short
 bench-short: build ## A small run of every benchmark: that it works, not how fast.
 	$(BIN)/bench targets --short
+	$(BIN)/bench peers --short --out .demo/peers read/seq-cold read/small-cold
 
 .PHONY: demo-short
 demo-short: build ## The demo at reduced size.

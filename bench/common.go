@@ -22,6 +22,9 @@ type commonFlags struct {
 	Size  string `default:"" placeholder:"BYTES" help:"Size of the object that is read for the memory target, such as 20GiB."`
 	JSON  string `name:"json" default:"" placeholder:"FILE" help:"Write the results as JSON."`
 	Keep  bool   `help:"Leave data, caches and logs in the work directory."`
+
+	// sizes replace the full ones, if set by the command.
+	sizes suite.Sizes
 }
 
 // programs is the directory of the programs that are measured.
@@ -67,6 +70,9 @@ func (f commonFlags) open(p program) (*session, error) {
 		return nil, err
 	}
 	sizes, runs, prepare := suite.Full(), 5, int64(4<<30)
+	if f.sizes != (suite.Sizes{}) {
+		sizes = f.sizes
+	}
 	if f.Short {
 		sizes, runs, prepare = suite.Short(), 1, 0
 	}

@@ -133,7 +133,7 @@ func (c *targetsCmd) write(r *result.Report) error {
 		}
 	}
 	if readme != "" {
-		return r.UpdateReadme(readme)
+		return result.UpdateReadme(readme, result.Results, r.WriteMarkdown)
 	}
 	return nil
 }

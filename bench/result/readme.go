@@ -2,34 +2,38 @@ package result
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 )
 
-// The lines of README.md between which the tool writes.
+// The sections of README.md that the tool writes, each between two lines that
+// name it.
 const (
-	markBegin = "<!-- results: begin -->"
-	markEnd   = "<!-- results: end -->"
+	// Results are the targets.
+	Results = "results"
+	// Peers is the comparison with other clients.
+	Peers = "peers"
 )
 
-// UpdateReadme replaces what stands between the marks in the file at path by the
-// report.
-func (r *Report) UpdateReadme(path string) error {
+// UpdateReadme replaces a section of the file at path by what write writes.
+func UpdateReadme(path, section string, write func(io.Writer) error) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("update README: %w", err)
 	}
-	before, rest, ok := strings.Cut(string(b), markBegin+"\n")
-	_, after, okEnd := strings.Cut(rest, markEnd)
+	begin, end := "<!-- "+section+": begin -->", "<!-- "+section+": end -->"
+	before, rest, ok := strings.Cut(string(b), begin+"\n")
+	_, after, okEnd := strings.Cut(rest, end)
 	if !ok || !okEnd {
-		return fmt.Errorf("update README %q: it lacks the lines %q and %q", path, markBegin, markEnd)
+		return fmt.Errorf("update README %q: it lacks the lines %q and %q", path, begin, end)
 	}
 	var s strings.Builder
-	s.WriteString(before + markBegin + "\n")
-	if err := r.WriteMarkdown(&s); err != nil {
+	s.WriteString(before + begin + "\n")
+	if err := write(&s); err != nil {
 		return fmt.Errorf("update README %q: %w", path, err)
 	}
-	s.WriteString(markEnd + after)
+	s.WriteString(end + after)
 	if err := os.WriteFile(path, []byte(s.String()), 0o644); err != nil {
 		return fmt.Errorf("update README: %w", err)
 	}

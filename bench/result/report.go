@@ -54,6 +54,8 @@ type Series struct {
 	// Value is the median of the samples' values.
 	Value   float64  `json:"value"`
 	Samples []Sample `json:"samples"`
+	// Failed says why the client could not be measured to the end.
+	Failed string `json:"failed,omitempty"`
 }
 
 // Sample is one timed run.

@@ -154,11 +154,11 @@ func TestShortRunsAreNotJudged(t *testing.T) {
 
 func TestReadmeKeepsWhatIsAroundTheMarks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "README.md")
-	if err := os.WriteFile(path, []byte("before\n"+markBegin+"\nformer results\n"+markEnd+"\nafter\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("before\n<!-- results: begin -->\nformer results\n<!-- results: end -->\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := report().UpdateReadme(path); err != nil {
+		if err := UpdateReadme(path, Results, report().WriteMarkdown); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,62 @@ func TestReadmeKeepsWhatIsAroundTheMarks(t *testing.T) {
 	if err := os.WriteFile(path, []byte("no marks"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := report().UpdateReadme(path); err == nil {
+	if err := UpdateReadme(path, Results, report().WriteMarkdown); err == nil {
 		t.Error("a file without marks was accepted")
 	}
 }
+
+func TestComparisonSetsClientsBesideLimitAndPeer(t *testing.T) {
+	pailfs, disk, slow := series("pailfs", 90), series("disk", 100), series("s3fs", 45)
+	failed := series("rclone")
+	failed.Value, failed.Failed = 0, "read \"a\": wrong | byte"
+	r := &Report{Format: Format, Series: []Series{*disk, *failed, *slow, *pailfs}}
+	var b strings.Builder
+	c := Comparison{Limits: []string{"disk"}, Subject: "pailfs"}
+	if err := c.WriteMarkdown(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| pailfs | 90.0 B/s | 90.0 B/s – 90.0 B/s | 0.90 | 2.00 |", "| s3fs | 45.0 B/s | 45.0 B/s – 45.0 B/s | 0.45 | – |",
+		"| rclone | **failed** | read \"a\": wrong / byte |",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, &b)
+		}
+	}
+	if rows := c.Rows(r); len(rows) != 1 || rows[0].Series[0].Client != "pailfs" || rows[0].Series[1].Client != "disk" {
+		t.Errorf("rows: %+v", rows)
+	}
+	latency := func(v float64) *Series { s := series("x", v); s.Metric = Seconds; return s }
+	if got := Times(latency(1), latency(2)); got != 2 {
+		t.Errorf("half the time is %v times as good", got)
+	}
+}
+
+func TestChangesSayWhatIsCertain(t *testing.T) {
+	reports := func(o, n *Series) (*Report, *Report) {
+		return &Report{Series: []Series{*o}}, &Report{Series: []Series{*n}}
+	}
+	for _, c := range []struct {
+		name string
+		old  []float64
+		now  []float64
+		want Verdict
+	}{
+		{"clearly slower", []float64{100, 101, 102, 103, 104}, []float64{80, 81, 82, 83, 84}, Slower},
+		{"clearly faster", []float64{80, 81, 82, 83, 84}, []float64{100, 101, 102, 103, 104}, Faster},
+		{"within the threshold", []float64{100, 101, 102, 103, 104}, []float64{98, 99, 100, 101, 102}, Same},
+		{"noise", []float64{50, 100, 150, 100, 90}, []float64{140, 60, 100, 110, 120}, Same},
+		{"too few samples", []float64{100, 101}, []float64{80, 81}, PerhapsSlower},
+	} {
+		got := Changes(reportsOf(reports(series("pailfs", c.old...), series("pailfs", c.now...))))
+		if len(got) != 1 || got[0].Verdict != c.want {
+			t.Errorf("%s: %+v, want %s", c.name, got, c.want)
+		}
+	}
+	if got := Changes(reportsOf(reports(series("pailfs", 1), series("s3fs", 1)))); len(got) != 0 {
+		t.Errorf("different clients were compared: %+v", got)
+	}
+}
+
+func reportsOf(o, n *Report) (*Report, *Report, float64) { return o, n, 0.05 }

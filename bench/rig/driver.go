@@ -67,6 +67,9 @@ func Drivers() map[string]Driver {
 	for _, d := range []Driver{Disk{}, Bare{}, Pailfs{}, PailfsImmutable(), PailfsNoPassthrough()} {
 		drivers[d.Name()] = d
 	}
+	for _, d := range Peers() {
+		drivers[d.Name()] = d
+	}
 	return drivers
 }
 

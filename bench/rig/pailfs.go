@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,51 +57,33 @@ func (Pailfs) Source() Source { return FromBucket }
 
 // Start implements [Driver].
 func (d Pailfs) Start(ctx context.Context, p Place) (Session, error) {
-	s := &PailfsSession{
-		program: filepath.Join(p.Programs, "pailfs"),
-		Mount:   filepath.Join(p.Work, "mnt"),
-	}
-	if err := errors.Join(os.MkdirAll(s.Mount, 0o755), os.MkdirAll(filepath.Join(p.Work, "cache"), 0o700)); err != nil {
-		return nil, fmt.Errorf("prepare mount: %w", err)
-	}
-	outside, err := device(s.Mount)
+	at, cache, err := mountDirs(p)
 	if err != nil {
-		return nil, fmt.Errorf("prepare mount: %w", err)
+		return nil, err
 	}
+	s := &PailfsSession{program: filepath.Join(p.Programs, "pailfs"), Mount: at}
 	bucket := p.Server.Bucket()
 	args := []string{
 		s.program, "mount", "oss://" + bucket.Bucket + "/" + p.Prefix, s.Mount,
-		"--endpoint", bucket.Endpoint, "--cache-dir", filepath.Join(p.Work, "cache"),
+		"--endpoint", bucket.Endpoint, "--cache-dir", cache,
 		"--attrs", "none",
 	}
 	s.Command = append(args, d.Flags...)
-	s.process, err = startProcess(processConfig{
+	s.mount, err = startMount(ctx, at, processConfig{
 		name: "pailfs", args: s.Command, env: p.Server.Environment(),
 		log: filepath.Join(p.Work, "pailfs.log"), stays: d.Stays,
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = s.process.waitFor(ctx, "the mount", time.Minute, func() bool {
-		inside, err := device(s.Mount)
-		return err == nil && inside != outside
-	})
-	if err != nil {
-		return nil, joinStop(err, s.process.stop(5*time.Second))
-	}
 	return s, nil
-}
-
-func device(path string) (uint64, error) {
-	var st unix.Stat_t
-	err := unix.Stat(path, &st)
-	return st.Dev, err
 }
 
 // PailfsSession is a running mount.
 type PailfsSession struct {
+	*mount
+
 	program string
-	process *process
 	// Mount is the mount point, Command how the daemon was started.
 	Mount   string
 	Command []string
@@ -112,10 +92,10 @@ type PailfsSession struct {
 var _ Session = (*PailfsSession)(nil)
 
 // Aim implements [Session].
-func (s *PailfsSession) Aim(job *reader.Job) { job.Root = s.Mount }
+func (s *PailfsSession) Aim(job *reader.Job) { s.aim(job) }
 
 // Daemons implements [Session].
-func (s *PailfsSession) Daemons() []int { return []int{s.process.pid()} }
+func (s *PailfsSession) Daemons() []int { return s.daemons() }
 
 // settleTime is how long the SSD tier may stand still before what it lacks is
 // taken as left out.
@@ -189,22 +169,5 @@ func (s *PailfsSession) Stop(ctx context.Context) error {
 		err = fmt.Errorf("unmount %q: %w: %s", s.Mount, err, strings.TrimSpace(string(out)))
 		return errors.Join(err, s.process.stop(10*time.Second), s.detach())
 	}
-	select {
-	case <-s.process.ended:
-		if s.process.err != nil {
-			return s.process.died()
-		}
-		return nil
-	case <-time.After(20 * time.Second):
-		return errors.Join(fmt.Errorf("unmount %q: the daemon goes on", s.Mount), s.process.stop(10*time.Second))
-	}
-}
-
-// detach takes the mount away if it is still there.
-func (s *PailfsSession) detach() error {
-	err := unix.Unmount(s.Mount, unix.MNT_DETACH)
-	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("detach %q: %w", s.Mount, err)
-	}
-	return nil
+	return s.ended(20 * time.Second)
 }

@@ -97,6 +97,9 @@ type Options struct {
 	Readers int
 	// Runs replaces the runner's number of samples, if not 0.
 	Runs int
+	// Tolerate lets a client that fails, or returns wrong bytes, drop out: its series
+	// says why, and the others go on.
+	Tolerate bool
 }
 
 // Measure takes samples of all subjects in turn and returns a series for each.
@@ -126,7 +129,9 @@ func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ..
 		return nil, fmt.Errorf("measure %s: %w", w.Name, err)
 	}
 	for i := range series {
-		series[i].Value = result.Median(series[i].Values())
+		if len(series[i].Samples) > 0 {
+			series[i].Value = result.Median(series[i].Values())
+		}
 	}
 	return series, nil
 }
@@ -135,7 +140,19 @@ func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ..
 func (r *Runner) turns(ctx context.Context, runs int, benches []*bench, series []result.Series) error {
 	for run := range runs {
 		for i, b := range benches {
+			if series[i].Failed != "" {
+				continue
+			}
 			sample, err := b.sample(ctx, run)
+			if err != nil && b.options.Tolerate && ctx.Err() == nil {
+				series[i].Failed = err.Error()
+				r.cfg.Say("  %-16s %-28s failed: %v", b.workload.Name, b.subject.label(), err)
+				if err := b.stop(ctx, false); err != nil {
+					r.cfg.Say("  %-16s %-28s and did not end well: %v", b.workload.Name, b.subject.label(), err)
+					b.session = nil
+				}
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", b.subject.label(), err)
 			}

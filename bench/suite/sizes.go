@@ -29,6 +29,16 @@ func Full() Sizes {
 	}
 }
 
+// Quick are sizes for a comparison in minutes with clients that take their time.
+func Quick() Sizes {
+	return Sizes{
+		BigBytes: 256 << 20, WideFiles: 2,
+		SmallFiles: 3_000, SmallBytes: 115_000, ColdFiles: 600,
+		WarmReads: 50_000, SSDReads: 2_000, ColdReads: 60,
+		StreamBytes: 2 << 30,
+	}
+}
+
 // Short are sizes that only show that everything works.
 func Short() Sizes {
 	return Sizes{
