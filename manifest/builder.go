@@ -109,9 +109,8 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 
 // Add takes in an object. Of several records with the same key the one that was
 // added last stays. Keys that begin with ".pailfs/", or with that after the root,
-// are passed over. It fails if
-// the key is not under the root, has more than [snapfile.MaxKey] bytes, or if
-// what does not fit into memory cannot be written.
+// are passed over. It fails if the key is not under the root, has more than
+// [snapfile.MaxKey] bytes, or if what does not fit into memory cannot be written.
 func (b *Builder) Add(r Record) error {
 	item, ok := strings.CutPrefix(r.Key, b.cfg.Root)
 	switch {
@@ -177,35 +176,97 @@ func (b *Builder) Finish(ctx context.Context, path string, h Header) (Summary, e
 		sum, err = b.FinishTo(ctx, w, h)
 		return err
 	})
-	if err == nil {
-		err = syncDirectory(filepath.Dir(path))
-	}
 	return sum, err
 }
 
 // FinishTo writes what was added as a manifest to w. Nothing can be added after
 // that.
 func (b *Builder) FinishTo(ctx context.Context, w io.Writer, h Header) (Summary, error) {
+	entries, err := b.end(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	sum, err := writeManifest(ctx, w, b.cfg.Root, h, entries)
+	sum.Skipped = b.mu.skipped
+	return sum, err
+}
+
+// FinishRun writes what was added, sorted, to path, for [BuildRuns]. A run that is
+// there is replaced once the new one is whole and on disk. It returns how many keys
+// were added that had been added before, and how many were pailfs's own. Nothing
+// can be added after that.
+func (b *Builder) FinishRun(ctx context.Context, path string) (duplicates, skipped int64, err error) {
+	entries, err := b.end(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = replaceFile(path, func(w io.Writer) error { return keysort.WriteRun(ctx, w, entries) })
+	if err != nil {
+		return 0, 0, fmt.Errorf("write run: %w", err)
+	}
+	return entries.Duplicates(), b.mu.skipped, nil
+}
+
+// end ends the adding and returns what was added, sorted.
+func (b *Builder) end(ctx context.Context) (*keysort.Entries, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.done {
-		return Summary{}, errors.New("build manifest: it is finished")
+		return nil, errors.New("build manifest: it is finished")
 	}
 	b.mu.done = true
 	entries, err := b.mu.sorter.Sorted(ctx)
 	if err != nil {
+		return nil, fmt.Errorf("build manifest: %w", err)
+	}
+	return entries, nil
+}
+
+// BuildRuns writes what the runs hold as a manifest of the keys under root to path,
+// as [Builder.Finish] does. All runs must be of builders with that root. Of several
+// records with the same key that of the last run stays. Temporary files are written
+// in spillDir, "" for [os.TempDir], if there are more than 128 runs. A run that is
+// not whole is refused.
+func BuildRuns(ctx context.Context, path, root, spillDir string, h Header, runs []string) (sum Summary, err error) {
+	if spillDir == "" {
+		spillDir = os.TempDir()
+	}
+	var files []*os.File
+	for _, name := range runs {
+		f, err := keysort.OpenRun(name)
+		if err != nil {
+			for _, f := range files {
+				err = errors.Join(err, f.Close())
+			}
+			return Summary{}, fmt.Errorf("build manifest: %w", err)
+		}
+		files = append(files, f)
+	}
+	sorter := keysort.Merge(spillDir, files)
+	defer func() { err = errors.Join(err, sorter.Close()) }()
+	entries, err := sorter.Sorted(ctx)
+	if err != nil {
 		return Summary{}, fmt.Errorf("build manifest: %w", err)
 	}
+	err = replaceFile(path, func(w io.Writer) (err error) {
+		sum, err = writeManifest(ctx, w, root, h, entries)
+		return err
+	})
+	return sum, err
+}
+
+// writeManifest writes entries as a manifest to w.
+func writeManifest(ctx context.Context, w io.Writer, root string, h Header, entries *keysort.Entries) (Summary, error) {
 	counted := &countingWriter{w: w}
 	info := snapfile.Info{
-		Generation: h.Generation, Began: h.Began, Ended: h.Ended, Root: b.cfg.Root,
+		Generation: h.Generation, Began: h.Began, Ended: h.Ended, Root: root,
 		BuiltBy: h.BuiltBy, Source: h.Source, Properties: h.Properties,
 	}
 	out, err := snapfile.NewWriter(counted, info)
 	if err != nil {
 		return Summary{}, err
 	}
-	f := rowFeeder{root: b.cfg.Root, out: out}
+	f := rowFeeder{root: root, out: out}
 	if err := f.feed(ctx, entries); err != nil {
 		return Summary{}, fmt.Errorf("build manifest: %w", err)
 	}
@@ -214,7 +275,7 @@ func (b *Builder) FinishTo(ctx context.Context, w io.Writer, h Header) (Summary,
 	}
 	return Summary{
 		Objects: int64(info.Objects), Directories: int64(info.Directories), Bytes: int64(info.Bytes),
-		FileBytes: counted.n, Duplicates: entries.Duplicates(), Skipped: b.mu.skipped, Problems: int64(info.Problems),
+		FileBytes: counted.n, Duplicates: entries.Duplicates(), Problems: int64(info.Problems),
 	}, nil
 }
 
@@ -240,7 +301,18 @@ func (c *countingWriter) Write(b []byte) (int, error) {
 
 // replaceFile has write write a new file, and puts it in the place of path when it
 // is on disk.
-func replaceFile(path string, write func(io.Writer) error) (err error) {
+func replaceFile(path string, write func(io.Writer) error) error {
+	if err := renameOver(path, write); err != nil {
+		return err
+	}
+	if err := syncDirectory(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("sync directory of %s: %w", path, err)
+	}
+	return nil
+}
+
+// renameOver has write write a new file, and renames it to path.
+func renameOver(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

@@ -69,6 +69,50 @@ func (s *Snapshot) readDir(dir, after string, limit int, namesOnly bool) ([]Entr
 	return pass.entries, Validity{}, nil
 }
 
+// ReadDirAt calls yield with the entries of dir, in the order of ReadDir, until it
+// returns false. Entries are numbered from 0, with gaps; the first is that at
+// position, or the next one. Positions are those of this snapshot alone, so that
+// nobody has to remember anything between calls; entries have no Cursor. Name and
+// Object share one allocation.
+func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, yield func(position int64, e *Entry) bool) error {
+	prefix, shown := prefixOf(s.cfg.Prefix, dir)
+	if !shown {
+		return fs.ErrNotExist
+	}
+	if position < 0 {
+		return fmt.Errorf("read directory %q at %d: %w", dir, position, fs.ErrInvalid)
+	}
+	d, ok, err := s.directory(prefix)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if prefix == s.cfg.Prefix {
+			return nil
+		}
+		return fs.ErrNotExist
+	}
+	pass := dirPass{s: s, prefix: prefix, d: &d, rows: s.file.Reader()}
+	for ; uint64(position) < d.Inside.Rows; position++ {
+		row := d.First + uint64(position)
+		item, kind, err := pass.look(row)
+		if err != nil {
+			return err
+		}
+		if kind == notShown {
+			continue
+		}
+		e, err := pass.entry(row, item, kind)
+		if err != nil {
+			return err
+		}
+		if !yield(position, &e) {
+			return nil
+		}
+	}
+	return nil
+}
+
 // dirPass is one call that reads a directory.
 type dirPass struct {
 	s         *Snapshot
@@ -80,95 +124,145 @@ type dirPass struct {
 	entries   []Entry
 }
 
-// read appends the entry of a row, if it is shown.
-func (p *dirPass) read(row uint64) error {
-	item, symlink, err := p.rows.Item(row)
+// look is what a row looks like.
+type look uint8
+
+const (
+	notShown look = iota
+	// asIs is an object whose name is its item.
+	asIs
+	// escaped is an object whose item cannot be a name.
+	escaped
+	// besideDir is an object beside a directory of its name.
+	besideDir
+	// asDir is a directory.
+	asDir
+)
+
+// look returns the item of a row and how it is shown. The item is part of what is
+// cached.
+func (p *dirPass) look(row uint64) ([]byte, look, error) {
+	item, _, err := p.rows.Item(row)
 	if err != nil {
-		return err
+		return nil, notShown, err
 	}
-	if isDir := len(item) > 0 && item[len(item)-1] == '/'; isDir {
-		return p.readDirectory(item)
-	}
-	plainName := clearlyPlain(item)
-	var r snapfile.Row
-	if !p.namesOnly || len(item) == 0 {
+	kind, component := asIs, item
+	switch {
+	case len(item) == 0:
+		var r snapfile.Row
 		if err := p.rows.Row(&r, row); err != nil {
-			return err
+			return nil, notShown, err
 		}
 		if r.Marker() {
-			p.at.pass("")
-			return nil
+			return item, notShown, nil
+		}
+	case item[len(item)-1] == '/':
+		kind, component = asDir, item[:len(item)-1]
+		if p.s.hidden(p.prefix, item) {
+			return item, notShown, nil
 		}
 	}
-	if len(p.prefix)+len(item) > maxKey || (!plainName && len(nameOf(string(item), false)) > maxName) {
-		return nil
+	if len(p.prefix)+len(item) > maxKey {
+		return item, notShown, nil
 	}
-	beside := false
-	if p.d.Inside.Subdirectories > 0 {
-		if beside, err = p.beside(row, item); err != nil {
-			return err
+	if !clearlyPlain(component) {
+		name := nameOf(string(component), false)
+		if len(name) > maxName {
+			return item, notShown, nil
+		}
+		if kind == asIs && name != string(component) {
+			kind = escaped
 		}
 	}
-	// One allocation holds the item, the cursor and mostly the name. What is shown
-	// under its own name is mostly beside nothing that was.
+	if kind != asDir && p.d.Inside.Subdirectories > 0 {
+		beside, err := p.beside(row, item)
+		if err != nil {
+			return nil, notShown, err
+		}
+		if beside {
+			kind = besideDir
+			if len(nameOf(string(item), true)) > maxName {
+				kind = notShown
+			}
+		}
+	}
+	return item, kind, nil
+}
+
+// entry returns the entry of a row that is shown, without a cursor.
+func (p *dirPass) entry(row uint64, item []byte, kind look) (Entry, error) {
+	if kind == asDir {
+		key := p.prefix + string(item)
+		name := key[len(p.prefix) : len(key)-1]
+		if !clearlyPlain(item[:len(item)-1]) {
+			name = nameOf(name, false)
+		}
+		if p.namesOnly {
+			return Entry{Name: name, Kind: Directory, Object: oss.Object{Key: key}}, nil
+		}
+		return p.s.directoryEntry(name, key)
+	}
+	var e Entry
+	if p.namesOnly {
+		_, symlink, err := p.rows.Item(row)
+		if err != nil {
+			return e, err
+		}
+		if symlink {
+			e.Kind = Symlink
+		}
+		if kind != asIs {
+			e.Name = nameOf(string(item), kind == besideDir)
+		}
+		return e, nil // the name of most is part of the cursor
+	}
+	var r snapfile.Row
+	if err := p.rows.Row(&r, row); err != nil {
+		return e, err
+	}
+	e = objectEntryOf("", p.prefix, &r)
+	if e.Name = e.Object.Key[len(p.prefix):]; kind != asIs {
+		e.Name = nameOf(e.Name, kind == besideDir)
+	}
+	return e, nil
+}
+
+// read appends the entry of a row with its cursor, if it is shown.
+func (p *dirPass) read(row uint64) error {
+	item, kind, err := p.look(row)
+	if err != nil || kind == notShown {
+		return err
+	}
+	// One allocation holds the item and the cursor. What is shown under its own name
+	// is mostly beside nothing that was.
 	var space [300]byte
 	b := append(append(space[:0], item...), ':')
-	if !beside {
+	if kind == asIs || kind == escaped {
 		b = strconv.AppendInt(b, int64(len(item)), 10)
 	}
 	cursor := string(b)
 	own := cursor[:len(item)]
-	name := own
-	if beside || !plainName {
-		if name = nameOf(own, beside); len(name) > maxName {
-			p.at.pass(own)
-			return nil
-		}
+	collides := kind == asDir && p.at.collides(own)
+	e, err := p.entry(row, item, kind)
+	if err != nil {
+		return err
 	}
-	p.at.pass(own)
-	if !beside {
-		p.at.shown = append(p.at.shown, len(item))
-	}
-	if len(p.at.shown) > 1 || (beside && len(p.at.shown) > 0) {
-		cursor = p.at.cursor()
-	}
-	e := Entry{Name: name}
-	if p.namesOnly {
-		if symlink {
-			e.Kind = Symlink
-		}
-	} else {
-		e = objectEntryOf(name, p.prefix, &r)
-	}
-	e.Cursor = cursor
-	p.entries = append(p.entries, e)
-	return nil
-}
-
-// readDirectory appends the entry of the directory item, if it is shown.
-func (p *dirPass) readDirectory(item []byte) error {
-	component := string(item[:len(item)-1])
-	name := nameOf(component, false)
-	if len(p.prefix)+len(item) > maxKey || len(name) > maxName {
-		return nil
-	}
-	if p.s.hidden(p.prefix, item) {
-		return nil
-	}
-	own := string(item)
-	collides := p.at.collides(own)
 	p.at.pass(own)
 	if collides {
 		return nil
 	}
-	e := Entry{Name: name, Kind: Directory, Object: oss.Object{Key: p.prefix + own}}
-	if !p.namesOnly {
-		var err error
-		if e, err = p.s.directoryEntry(name, p.prefix, own); err != nil {
-			return err
-		}
+	usual := 0
+	if kind == asIs || kind == escaped {
+		p.at.shown = append(p.at.shown, len(item))
+		usual = 1
 	}
-	e.Cursor = p.at.cursor()
+	if len(p.at.shown) != usual {
+		cursor = p.at.cursor()
+	}
+	e.Cursor = cursor
+	if p.namesOnly && kind == asIs {
+		e.Name = own
+	}
 	p.entries = append(p.entries, e)
 	return nil
 }

@@ -262,7 +262,7 @@ func (s *Snapshot) Lookup(_ context.Context, dir, name string) (Entry, Validity,
 	}
 	switch {
 	case isDir && !beside:
-		e, err := s.directoryEntry(name, prefix, component+"/")
+		e, err := s.directoryEntry(name, prefix+component+"/")
 		return e, Validity{}, err
 	case !isObject || isDir != beside:
 		return Entry{}, Validity{}, fs.ErrNotExist
@@ -277,9 +277,9 @@ func (s *Snapshot) Lookup(_ context.Context, dir, name string) (Entry, Validity,
 	return objectEntryOf(name, prefix, &row), Validity{}, nil
 }
 
-// directoryEntry returns the entry of the directory item under prefix.
-func (s *Snapshot) directoryEntry(name, prefix, item string) (Entry, error) {
-	e := Entry{Name: name, Kind: Directory, Object: oss.Object{Key: prefix + item}}
+// directoryEntry returns the entry of the directory of the keys under prefix.
+func (s *Snapshot) directoryEntry(name, prefix string) (Entry, error) {
+	e := Entry{Name: name, Kind: Directory, Object: oss.Object{Key: prefix}}
 	if s.file.Info().Attrs == 0 {
 		return e, nil
 	}

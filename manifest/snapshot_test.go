@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +117,9 @@ func TestSnapshotIsWhatTheKeysSay(t *testing.T) {
 			if diff := cmp.Diff(bare, readTree(rt, namesOnly{s}, dir, rapid.IntRange(1, 5).Draw(rt, "limit"))); diff != "" {
 				rt.Fatalf("%q, names only: %s", dir, diff)
 			}
+			if diff := cmp.Diff(stripped(entries), readAt(rt, s, dir)); diff != "" {
+				rt.Fatalf("%q, by position: %s", dir, diff)
+			}
 			candidates := append(names(entries), "a", "absent", "%~", "%~file", "a%~file", ".pailfs", "zz", strings.Repeat("x", 256))
 			for _, name := range candidates {
 				e, _, err := s.Lookup(ctx, dir, name)
@@ -149,6 +155,37 @@ func TestSnapshotIsWhatTheKeysSay(t *testing.T) {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// stripped returns entries without cursors.
+func stripped(entries []Entry) []Entry {
+	var all []Entry
+	for _, e := range entries {
+		all = append(all, withoutCursor(e))
+	}
+	return all
+}
+
+// readAt reads dir by position, some entries at a time.
+func readAt(t *rapid.T, s *Snapshot, dir string) []Entry {
+	var all []Entry
+	next := int64(0)
+	for more := true; more; {
+		more = false
+		left := rapid.IntRange(1, 5).Draw(t, "limit")
+		err := s.ReadDirAt(context.Background(), dir, next, func(position int64, e *Entry) bool {
+			if position < next {
+				t.Fatalf("%q at position %d, after %d", e.Name, position, next)
+			}
+			all, next, more = append(all, *e), position+1, true
+			left--
+			return left > 0
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
 }
 
 // namesOnly is a tree whose directories are read names only.
@@ -351,5 +388,130 @@ func TestSnapshotHoldsEverything(t *testing.T) {
 	link.Attr = nil // as the file system asks later
 	if target, err := s.ReadLink(context.Background(), link); err != nil || target != "parts" {
 		t.Errorf("link to %q, %v", target, err)
+	}
+}
+
+// A manifest of runs is the one of everything in them, whatever was in which; the
+// last run wins.
+func TestManifestOfRuns(t *testing.T) {
+	dir := t.TempDir()
+	b := newFakeBucket("p/a", "p/b/c", "p/b/d", "p/e//f", "p/.pailfs/x")
+	records := recordsOf(b, "p/")
+	want, _ := buildTo(t, BuilderConfig{Root: "p/"}, records)
+	old := records[1]
+	old.Size = 99
+	var runs []string
+	for i, part := range [][]Record{{old, old}, {records[4], records[1], records[0]}, {}, {records[3], records[2]}} {
+		b, err := NewBuilder(BuilderConfig{Root: "p/", SpillDir: dir, MemoryBytes: 4 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range part {
+			if err := b.Add(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runs = append(runs, filepath.Join(dir, strconv.Itoa(i)))
+		duplicates, skipped, err := b.FinishRun(t.Context(), runs[i])
+		if err := errors.Join(err, b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if want := [][2]int64{{1, 0}, {0, 1}, {0, 0}, {0, 0}}[i]; want != [2]int64{duplicates, skipped} {
+			t.Errorf("run %d: %d duplicates, %d skipped", i, duplicates, skipped)
+		}
+	}
+	out := filepath.Join(dir, "manifest")
+	sum, err := BuildRuns(t.Context(), out, "p/", dir, testHeader, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Objects != 4 || sum.Duplicates != 1 {
+		t.Errorf("built %+v", sum)
+	}
+	got, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("it differs from the manifest that was built at once")
+	}
+	if err := os.Truncate(runs[1], 20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := BuildRuns(t.Context(), out, "p/", dir, testHeader, runs); err == nil {
+		t.Error("a run that is cut short was taken in")
+	}
+	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(again, got) {
+		t.Errorf("a failed build touched the manifest: %v", err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != len(runs)+1 {
+		t.Errorf("%v left, %v", left, err)
+	}
+}
+
+// A change of each kind makes of the old records the new ones.
+func TestMergeOfChanges(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		keys := rapid.SliceOfNDistinct(rapid.StringMatching("[a-c]{1,2}"), 0, 8, rapid.ID[string])
+		versions := map[string]Record{}
+		old := slices.Sorted(slices.Values(keys.Draw(rt, "old")))
+		var before []Record
+		for _, key := range old {
+			versions[key] = Record{Key: key, Size: 1}
+			before = append(before, versions[key])
+		}
+		var changes []Change
+		for _, key := range slices.Sorted(slices.Values(keys.Draw(rt, "changed"))) {
+			c := Change{Record: Record{Key: key, Size: 2}, Deleted: rapid.Bool().Draw(rt, "deleted")}
+			changes = append(changes, c)
+			if versions[key] = c.Record; c.Deleted {
+				delete(versions, key)
+			}
+		}
+		want := []Record{}
+		for _, key := range slices.Sorted(maps.Keys(versions)) {
+			want = append(want, versions[key])
+		}
+		got := []Record{}
+		for r, err := range Merge(told(before), told(changes)) {
+			if err != nil {
+				rt.Fatal(err)
+			}
+			got = append(got, r)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatal(diff)
+		}
+	})
+}
+
+// told gives the elements of s, none with an error.
+func told[T any](s []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, x := range s {
+			if !yield(x, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestMergeRefusesDisorder(t *testing.T) {
+	for _, test := range []struct {
+		old     []Record
+		changes []Change
+	}{
+		{old: []Record{{Key: "b"}, {Key: "a"}}},
+		{old: []Record{{Key: "b"}, {Key: "b"}}},
+		{changes: []Change{{Record: Record{Key: "b"}}, {Record: Record{Key: "a"}}}},
+	} {
+		var last error
+		for _, err := range Merge(told(test.old), told(test.changes)) {
+			last = err
+		}
+		if last == nil {
+			t.Errorf("%+v was merged", test)
+		}
 	}
 }

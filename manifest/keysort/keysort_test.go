@@ -2,7 +2,10 @@ package keysort
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +68,7 @@ func TestSortedIsTheLastOfEach(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer s.Close()
+		s.maxRuns = rapid.SampledFrom([]int{2, 3, 10, maxRuns}).Draw(rt, "maxRuns")
 		s.limit = rapid.SampledFrom([]int{1, 300, 2000, 1 << 20}).Draw(rt, "limit")
 		n := rapid.SampledFrom([]int{0, 1, 10, 100, 400}).Draw(rt, "n")
 		var in []triple
@@ -91,4 +95,114 @@ func TestSortedIsTheLastOfEach(t *testing.T) {
 			rt.Fatalf("%d duplicates, want %d", m.Duplicates(), duplicates)
 		}
 	})
+}
+
+// writeRun writes in as a run of its own.
+func writeRun(t interface{ Fatal(...any) }, dir, path string, in []triple) {
+	s, err := New(dir, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, x := range in {
+		if err := s.Add(x.dir, x.item, []byte(x.value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := s.Sorted(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(WriteRun(context.Background(), f, m), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Runs that were kept are merged as if all had been added to one sorter, one run
+// after another.
+func TestMergeOfRuns(t *testing.T) {
+	dir := t.TempDir()
+	var in []triple
+	var files []*os.File
+	for run := range 7 {
+		var part []triple
+		for i := range 2000 {
+			part = append(part, triple{fmt.Sprint("dir", i*run%5, "/"), fmt.Sprint("item", i*7919%1500), fmt.Sprint("run ", run, " ", i, strings.Repeat("x", 300))})
+		}
+		in = append(in, part...)
+		path := filepath.Join(dir, fmt.Sprint(run))
+		writeRun(t, dir, path, part)
+		f, err := OpenRun(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	s := Merge(dir, files)
+	s.maxRuns = 3
+	defer s.Close()
+	m, err := s.Sorted(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := sortedModel(in)
+	if got := drain(t, m); !slices.Equal(got, want) {
+		t.Fatalf("%d entries, want %d", len(got), len(want))
+	}
+}
+
+// A run that was cut short, wherever, is refused when it is opened; one with any
+// byte changed is refused then or gives an error when it is read.
+func TestDamagedRunIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run")
+	in := []triple{{"a/", "x", "1"}, {"a/", "y", "2"}, {"b/", "z", strings.Repeat("v", 50)}}
+	writeRun(t, dir, path, in)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(data []byte) ([]triple, error) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := OpenRun(path)
+		if err != nil {
+			return nil, err
+		}
+		s := Merge(dir, []*os.File{f})
+		defer s.Close()
+		m, err := s.Sorted(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		var all []triple
+		for {
+			e, err := m.Next()
+			if err != nil {
+				return nil, err
+			}
+			if e == nil {
+				return all, nil
+			}
+			all = append(all, triple{string(e.Dir), string(e.Item), string(e.Value)})
+		}
+	}
+	if got, err := read(whole); err != nil || !slices.Equal(got, in) {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	for n := range whole {
+		if got, err := read(whole[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes read as %q", n, len(whole), got)
+		}
+		changed := slices.Clone(whole)
+		changed[n] ^= 0x41
+		if got, err := read(changed); err == nil {
+			t.Errorf("with byte %d changed it reads as %q", n, got)
+		}
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 )
 
 // Entry is one entry.
@@ -19,6 +21,8 @@ const maxRuns = 128
 type Sorter struct {
 	dir   string
 	limit int
+	// maxRuns is maxRuns, but in tests.
+	maxRuns int
 
 	current *buffer
 	runs    []*os.File
@@ -42,7 +46,7 @@ func New(dir string, memoryBytes int64) (*Sorter, error) {
 		return nil, fmt.Errorf("memory for sorting of %d bytes is less than 1 MiB", memoryBytes)
 	}
 	limit := int(min(memoryBytes/2, maxData))
-	return &Sorter{dir: dir, limit: limit, current: newBuffer()}, nil
+	return &Sorter{dir: dir, limit: limit, maxRuns: maxRuns, current: newBuffer()}, nil
 }
 
 // Add takes in an entry; it keeps nothing of the arguments. An entry without a
@@ -101,33 +105,37 @@ func (s *Sorter) writeRun(ctx context.Context, m *Entries) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sort keys: %w", err)
 	}
-	fail := func(err error) (*os.File, error) {
+	// Without a name it is gone when the program is, however that ends.
+	if err := errors.Join(os.Remove(f.Name()), WriteRun(ctx, f, m)); err != nil {
 		return nil, errors.Join(fmt.Errorf("sort keys in %s: %w", s.dir, err), f.Close())
 	}
-	// Without a name it is gone when the program is, however that ends.
-	if err := os.Remove(f.Name()); err != nil {
-		return fail(err)
-	}
+	return f, nil
+}
+
+// WriteRun writes what m gives as a run to f, which can be read by [Merge].
+func WriteRun(ctx context.Context, f io.Writer, m *Entries) error {
 	w := newRunWriter(f)
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
-			return fail(ctx.Err())
+			return ctx.Err()
 		}
 		e, err := m.Next()
 		if err != nil {
-			return fail(err)
+			return err
 		}
 		if e == nil {
-			break
+			return w.finish()
 		}
 		if err := w.add(e); err != nil {
-			return fail(err)
+			return err
 		}
 	}
-	if err := w.finish(); err != nil {
-		return fail(err)
-	}
-	return f, nil
+}
+
+// Merge returns a sorter that holds the runs, the oldest first. It owns them, and
+// writes temporary files in dir if they are many. Nothing can be added to it.
+func Merge(dir string, runs []*os.File) *Sorter {
+	return &Sorter{dir: dir, maxRuns: maxRuns, current: newBuffer(), runs: runs, sorted: true}
 }
 
 // Sorted returns the entries in order. Nothing can be added after that. What it
@@ -137,9 +145,8 @@ func (s *Sorter) Sorted(ctx context.Context) (*Entries, error) {
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
-	for len(s.runs) > maxRuns {
-		// The oldest runs become one, which is older than the rest.
-		if err := s.mergeOldest(ctx); err != nil {
+	for len(s.runs) > s.maxRuns {
+		if err := s.mergeGroups(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -152,22 +159,28 @@ func (s *Sorter) Sorted(ctx context.Context) (*Entries, error) {
 	return m, nil
 }
 
-func (s *Sorter) mergeOldest(ctx context.Context) error {
-	m, err := newEntries(cursorsOf(s.runs[:maxRuns]))
-	if err != nil {
-		return err
+// mergeGroups makes one run of each maxRuns runs. Their order stays.
+func (s *Sorter) mergeGroups(ctx context.Context) error {
+	for at := 0; at < len(s.runs); at++ {
+		group := s.runs[at:min(at+s.maxRuns, len(s.runs))]
+		m, err := newEntries(cursorsOf(group))
+		if err != nil {
+			return err
+		}
+		run, err := s.writeRun(ctx, m)
+		if err != nil {
+			return err
+		}
+		s.duplicates += m.Duplicates()
+		for _, f := range group {
+			err = errors.Join(err, f.Close())
+		}
+		s.runs = slices.Replace(s.runs, at, at+len(group), run)
+		if err != nil {
+			return err
+		}
 	}
-	run, err := s.writeRun(ctx, m)
-	if err != nil {
-		return err
-	}
-	s.duplicates += m.Duplicates()
-	for _, f := range s.runs[:maxRuns] {
-		err = errors.Join(err, f.Close())
-	}
-	// It goes to the front: what is older than others stays so.
-	s.runs = append([]*os.File{run}, s.runs[maxRuns:]...)
-	return err
+	return nil
 }
 
 func cursorsOf(runs []*os.File) []cursor {
