@@ -1,6 +1,7 @@
 # Every target says what it does: `make help`.
 
 GO        ?= go
+PYTHON    ?= /usr/bin/python3
 BIN       := bin
 LINT      := .ci/tools/bin/golangci-lint
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -57,7 +58,7 @@ bench-full: deps build ## The comparison at full sizes, and every target; hours.
 ##@ Test
 
 .PHONY: test
-test: deps build lint unit race crash-short conformance bench-short demo-short ## Everything that CI holds.
+test: deps build lint unit python race crash-short conformance bench-short demo-short ## Everything that CI holds.
 
 .PHONY: check
 check: fmt lint unit race ## What to run before a commit.
@@ -76,6 +77,11 @@ lint: $(LINT) ## Lint, including the import picture and the formatting.
 unit: build ## All tests, on real mounts, and those of the data path again on one processor.
 	$(GO) test -p 1 -timeout 15m $(PKGS)
 	GOMAXPROCS=1 $(GO) test -p 1 -count=1 -short -timeout 15m ./fs ./cache
+
+.PHONY: python
+python: build ## The Python client's types and tests, with real mounts.
+	cd prefetch/python && mypy
+	cd prefetch/python && $(PYTHON) -B -m pytest
 
 .PHONY: race
 race: build ## The tests of the data path under the race detector.
