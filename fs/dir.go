@@ -88,6 +88,7 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 		h.node.tree.leave(h.mu.list)
 		h.mu.Unlock()
 		h.node.tree.closed()
+		f.cursors.closed(h.node.tree)
 		f.counters.openDirs.Add(-1)
 	}
 	f.metrics.done(opReleasedir, start, fuse.OK)

@@ -204,6 +204,78 @@ func seekAbout(path string, want []string, rng *rand.Rand) error {
 	return nil
 }
 
+// Offsets that the kernel has kept of a directory that was closed lead to the same
+// names although others before them have gone meanwhile: as a program meets that
+// removes what it lists.
+func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
+	w := newWorld()
+	want := crowd(w, "dir", 3000)
+	s := mounted(t, w, Config{}, cache.Config{})
+	buf := make([]byte, 4096)
+
+	first := openDir(t, s.path("dir"))
+	_, err := getdents(first, buf)
+	must(t, err)
+	closeFD(t, first)
+	eventually(t, "it is released", func() bool { return s.mount.Status().OpenDirs == 0 })
+
+	fd := openDir(t, s.path("dir"))
+	defer closeFD(t, fd)
+	var got []string
+	for removed := 0; ; {
+		entries, err := getdents(fd, buf)
+		must(t, err)
+		if len(entries) == 0 {
+			break
+		}
+		got = append(got, names(entries)...)
+		for ; removed < len(got); removed++ {
+			w.remove("dir/" + got[removed])
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%d of %d names: %.1000s", len(got), len(want), d)
+	}
+}
+
+// What is kept of closed directories is bounded; the kernel is told to forget what
+// leads to what is not.
+func TestCursorsOfClosedDirectoriesAreBounded(t *testing.T) {
+	var k cursorKeeper
+	var dirs []*directory
+	read := func(d *directory, entries int) {
+		l, _ := d.enter(time.Now())
+		l.mu.cursors = make([]string, entries)
+		d.leave(l)
+		k.closed(d)
+	}
+	for range 40 {
+		d := newDirectory("")
+		dirs = append(dirs, d)
+		read(d, cursorsMost/10)
+		read(dirs[0], cursorsMost/10)
+	}
+	kept := 0
+	for _, d := range dirs {
+		kept += d.cursors()
+	}
+	if kept > cursorsMost || kept < cursorsMost/2 {
+		t.Errorf("%d cursors are kept, at most %d should", kept, cursorsMost)
+	}
+	if l, known := dirs[0].enter(time.Now()); !known || l.length() == 0 {
+		t.Error("the directory that was closed last was dropped")
+	}
+	if _, known := dirs[1].enter(time.Now()); known {
+		t.Error("the kernel may go on from offsets that lead nowhere")
+	}
+	for _, d := range dirs {
+		k.forgotten(d)
+	}
+	if k.mu.total != 0 || k.mu.order.Len() != 0 || len(k.mu.at) != 0 {
+		t.Errorf("left: %d in %d", k.mu.total, k.mu.order.Len())
+	}
+}
+
 func TestListingSeesChangesWhenItExpires(t *testing.T) {
 	w := newWorld()
 	w.ttl = 0

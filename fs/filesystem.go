@@ -29,6 +29,7 @@ type filesystem struct {
 
 	nodes   *nodeTable
 	dirs    dirTable
+	cursors cursorKeeper
 	idle    idleHandles
 	notify  notifier
 	mounted time.Time

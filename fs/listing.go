@@ -21,6 +21,10 @@ const (
 	positionBits = 40
 	dotEntries   = 2
 	lastNumber   = 1<<(63-positionBits) - 1
+
+	// oldListings is how many listings before the last are kept for readers who may
+	// have their offsets from the kernel.
+	oldListings = 4
 )
 
 func packOffset(number uint64, position int) uint64 {
@@ -106,6 +110,13 @@ func (l *listing) cursor(position int) (cursor string, at int) {
 	return l.mu.cursors[n-1], n + dotEntries
 }
 
+// length returns how many cursors are known.
+func (l *listing) length() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.cursors)
+}
+
 // upTo returns a copy of the cursors before position.
 func (l *listing) upTo(position int) []string {
 	l.mu.Lock()
@@ -126,7 +137,7 @@ type directory struct {
 		sync.Mutex
 		number  uint64
 		current *listing
-		// others are listings that an open directory still uses.
+		// others are listings that an open directory still uses, or may come back to.
 		others map[uint64]*listing
 		// changed says that what the kernel has cached is a mixture.
 		changed bool
@@ -174,22 +185,23 @@ func (d *directory) tell() {
 	}
 }
 
-// leave says that one reader of l has gone. The cursors of a listing that nobody
-// reads are dropped; they can be read again.
+// leave says that one reader of l has gone. The listing of new readers stays, see
+// cursorKeeper.
 func (d *directory) leave(l *listing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.open--
-	if l.open > 0 {
-		return
+	d.pruneLocked()
+}
+
+// pruneLocked drops listings that no reader uses, but for the last few while a
+// directory is open: its reader may have met their offsets in the kernel's cache.
+func (d *directory) pruneLocked() {
+	for number, l := range d.mu.others {
+		if l.open == 0 && (d.mu.open == 0 || d.mu.number-number > oldListings) {
+			delete(d.mu.others, number)
+		}
 	}
-	if l != d.mu.current {
-		delete(d.mu.others, l.number)
-		return
-	}
-	l.mu.Lock()
-	l.mu.cursors = nil
-	l.mu.Unlock()
 }
 
 // fork returns a new listing that agrees with l before position, for the reader
@@ -229,13 +241,14 @@ func (d *directory) nextLocked(cursors []string) *listing {
 }
 
 func (d *directory) replaceLocked(l *listing) {
-	if old := d.mu.current; old != nil && old.open > 0 {
+	if old := d.mu.current; old != nil && (old.open > 0 || d.mu.open > 0) {
 		if d.mu.others == nil {
 			d.mu.others = make(map[uint64]*listing)
 		}
 		d.mu.others[old.number] = old
 	}
 	d.mu.current = l
+	d.pruneLocked()
 }
 
 // opened counts one more open directory.
@@ -250,7 +263,11 @@ func (d *directory) closed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.open--
-	if d.mu.open == 0 && d.mu.timer != nil {
+	if d.mu.open > 0 {
+		return
+	}
+	d.pruneLocked()
+	if d.mu.timer != nil {
 		d.mu.timer.Stop()
 		d.mu.timer = nil
 	}
@@ -303,8 +320,8 @@ func (r *lister) seek(off uint64, now time.Time) {
 		l, _ := r.dir.enter(now)
 		r.swap(l)
 	case number != r.list.number:
-		// Not finding it means that its readers have gone. What the kernel kept of it
-		// was still valid then, so the same positions mean the same entries.
+		// Not finding it means that the directory was read anew several times since.
+		// The same position of what is read now is the best guess there is.
 		if l, ok := r.dir.find(number); ok {
 			r.swap(l)
 		}

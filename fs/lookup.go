@@ -89,6 +89,9 @@ func (f *filesystem) answer(n *inode, valid manifest.Validity, out *fuse.EntryOu
 func (f *filesystem) Forget(id, references uint64) {
 	if n := f.nodes.forget(id, references); n != nil {
 		f.idle.drop(n)
+		if n.tree != nil {
+			f.cursors.forgotten(n.tree)
+		}
 	}
 }
 
