@@ -174,9 +174,12 @@ func (d *directory) prepare() error {
 	if err := makeDirectory(objects); err != nil {
 		return err
 	}
-	// All of them now: making one for an object costs as much as the file.
+	// All of them now: making one for an object costs as much as the file. Where there
+	// is no room they are made when they are needed.
 	for i := range 256 {
-		if err := makeDirectory(filepath.Join(objects, fmt.Sprintf("%02x", i))); err != nil {
+		if err := makeDirectory(filepath.Join(objects, fmt.Sprintf("%02x", i))); noSpace(err) {
+			break
+		} else if err != nil {
 			return err
 		}
 	}

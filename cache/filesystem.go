@@ -110,8 +110,10 @@ func (d *osFileSystem) withDirectory(name string, create bool, do func() error) 
 	}
 	root := int(d.root.Fd())
 	var st unix.Stat_t
-	if err := unix.Fstatat(root, formatName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(root, formatName, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("the cache directory was removed: %w", err)
+	} else if err != nil {
+		return err
 	}
 	for _, dir := range []string{objectsName, parent} {
 		if err := unix.Mkdirat(root, dir, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {

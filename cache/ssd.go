@@ -378,8 +378,11 @@ func (t *ssdTier) runProbe(ctx context.Context) {
 // cache any more.
 func (t *ssdTier) probe() error {
 	format, err := t.fs.open(formatName, 0)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the cache directory was removed: %w", err)
+	}
+	if err != nil {
+		return err
 	}
 	if err := format.Close(); err != nil {
 		return err

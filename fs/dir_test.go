@@ -211,16 +211,13 @@ func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
 	w := newWorld()
 	want := crowd(w, "dir", 3000)
 	s := mounted(t, w, Config{}, cache.Config{})
-	buf := make([]byte, 4096)
-
-	first := openDir(t, s.path("dir"))
-	_, err := getdents(first, buf)
-	must(t, err)
-	closeFD(t, first)
+	listed(t, s.path("dir")) // the kernel keeps it
 	eventually(t, "it is released", func() bool { return s.mount.Status().OpenDirs == 0 })
 
 	fd := openDir(t, s.path("dir"))
 	defer closeFD(t, fd)
+	before := w.readdirs.Load()
+	buf := make([]byte, 4096)
 	var got []string
 	for removed := 0; ; {
 		entries, err := getdents(fd, buf)
@@ -229,9 +226,14 @@ func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
 			break
 		}
 		got = append(got, names(entries)...)
+		if removed == 0 && w.readdirs.Load() != before {
+			t.Error("the beginning does not come from the kernel's cache")
+		}
 		for ; removed < len(got); removed++ {
 			w.remove("dir/" + got[removed])
 		}
+		// As a removal through the mount does.
+		s.mount.fs.notify.server.InodeNotify(inode64(t, s.path("dir")), 0, 0)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("%d of %d names: %.1000s", len(got), len(want), d)
