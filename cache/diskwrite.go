@@ -155,7 +155,7 @@ func (q *writeQueue) hasRoom(cost int64) bool {
 var (
 	errQueueFull = errors.New("the disk cannot keep up")
 	errDiskFull  = errors.New("no room in the SSD tier")
-	errBusy      = errors.New("object is being evicted")
+	errBusy      = errors.New("object is being evicted, or its content was thrown away")
 	errNotOK     = errors.New("the disk is not ok")
 )
 
@@ -260,7 +260,9 @@ func (t *ssdTier) written(j writeJob, err error) {
 	e.release()
 }
 
-// write writes the blocks of an extent that are not on SSD yet.
+// write writes the blocks of an extent that are not on SSD yet. An extent that is
+// not held for it any more was thrown away with content that was found wrong, and
+// must not come back as part of what is fetched anew.
 func (t *ssdTier) write(j writeJob) error {
 	e := j.extent
 	o := e.object
@@ -268,7 +270,7 @@ func (t *ssdTier) write(j writeJob) error {
 		return errNotOK
 	}
 	o.mu.Lock()
-	if o.mu.disk.blocked || !o.mu.disk.loaded {
+	if o.mu.disk.blocked || !o.mu.disk.loaded || e.holds&heldWriting == 0 {
 		o.mu.Unlock()
 		return errBusy
 	}
@@ -377,7 +379,7 @@ func (t *ssdTier) pwrite(e *extent, s span) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d := &o.mu.disk
-	if d.blocked || !d.loaded || d.inode != f.inode {
+	if d.blocked || !d.loaded || d.inode != f.inode || e.holds&heldWriting == 0 {
 		return errBusy
 	}
 	o.setDisk(s)

@@ -594,3 +594,45 @@ func TestSyncThatFailsLosesOnlyWhatWasNotSynced(t *testing.T) {
 	checkRead(t, s, h, 0, 3<<20)
 	disk.set(func() { disk.mu.syncErr = nil })
 }
+
+// What waits to be written when the content is found wrong must not get into the
+// file that is made of what is fetched then.
+func TestContentThatWasThrownAwayIsNotWritten(t *testing.T) {
+	s := newFakeStore()
+	obj := s.put("a", 3<<20)
+	c := openCache(t, s, Config{Dir: t.TempDir()})
+	h := openObject(t, c, obj)
+	checkRead(t, s, h, 0, 3<<20)
+	o := h.object
+	waitUntil(t, "nothing waits", func() bool { return c.Stats().SSD.Queued == 0 })
+
+	o.mu.Lock()
+	var waiting *extent
+	if seg := o.segment(0); len(seg.extents) > 0 {
+		waiting = seg.extents[0]
+	} else {
+		o.mu.Unlock()
+		t.Fatal("nothing is in memory")
+	}
+	waiting.acquire()
+	o.mu.disk.writing++
+	o.setHolds(waiting, waiting.holds|heldWriting)
+	waste := o.forget()
+	o.mu.Unlock()
+	c.discard(o, waste, oss.ErrCorrupted)
+
+	again := openObject(t, c, obj)
+	c.ssd.load(o)
+	waiting.buf.bytes[0] ^= 1 // as it was when it was found wrong
+	if err := c.ssd.write(writeJob{extent: waiting}); !errors.Is(err, errBusy) {
+		t.Errorf("written: %v", err)
+	}
+	if r := c.Residency(obj); r.SSD != 0 {
+		t.Errorf("SSD has %d bytes of it", r.SSD)
+	}
+	c.ssd.written(writeJob{extent: waiting}, errBusy)
+	waitUntil(t, "it is whole again", func() bool {
+		checkRead(t, s, again, 0, 3<<20)
+		return c.Residency(obj).Whole
+	})
+}
