@@ -12,13 +12,14 @@ import (
 
 // cli is the grammar of the command line.
 type cli struct {
-	Mount   mountCmd   `cmd:"" help:"Mount a bucket, or a prefix of it."`
-	Umount  umountCmd  `cmd:"" help:"Unmount and wait until the daemon has ended."`
-	Status  statusCmd  `cmd:"" help:"Show what a mount does."`
-	GPU     gpuCmd     `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
-	Run     gpuCmd     `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
-	Config  configCmd  `cmd:"" help:"Show the settings in force and where each comes from."`
-	Version versionCmd `cmd:"" help:"Show the version."`
+	Mount    mountCmd    `cmd:"" help:"Mount a bucket, or a prefix of it."`
+	Umount   umountCmd   `cmd:"" help:"Unmount and wait until the daemon has ended."`
+	Status   statusCmd   `cmd:"" help:"Show what a mount does."`
+	GPU      gpuCmd      `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
+	Run      gpuCmd      `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
+	Manifest manifestCmd `cmd:"" help:"Make, publish and compare manifests: the names of a bucket, written down once."`
+	Config   configCmd   `cmd:"" help:"Show the settings in force and where each comes from."`
+	Version  versionCmd  `cmd:"" help:"Show the version."`
 }
 
 // settingsFlags are the flags of every command that needs the configuration.
@@ -92,9 +93,14 @@ func helpText(v *kong.Value) string {
 // load returns the configuration in force. The flags that were given are found in
 // the parser's path, for a flag may be given with the value of its default.
 func (f *settingsFlags) load(p program, parsed *kong.Context) (*config.Loaded, error) {
+	return f.loadOnly(p, parsed, nil)
+}
+
+// loadOnly is load where only the named flags are settings, or all if names is nil.
+func (f *settingsFlags) loadOnly(p program, parsed *kong.Context, names []string) (*config.Loaded, error) {
 	given := map[string]string{}
 	for _, step := range parsed.Path {
-		if step.Flag != nil {
+		if step.Flag != nil && (names == nil || slices.Contains(names, step.Flag.Name)) {
 			given[step.Flag.Name] = "--" + step.Flag.Name
 		}
 	}

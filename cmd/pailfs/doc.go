@@ -3,6 +3,7 @@
 //	pailfs mount oss://bucket/prefix /mnt/data --endpoint URL [flags]
 //	pailfs status /mnt/data
 //	pailfs umount /mnt/data
+//	pailfs manifest build|update|show|ls|verify|diff oss://bucket/prefix
 //	pailfs config
 //	pailfs version
 //

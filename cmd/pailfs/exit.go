@@ -14,6 +14,8 @@ const (
 	exitFailed = 1 // what was asked for was tried and failed
 	exitUsage  = 2 // arguments or configuration were refused; nothing was tried
 	exitDead   = 3 // the mount is there, its daemon is not
+
+	exitDiffers = 4 // what was compared differs
 )
 
 // exitError is an error with the exit code that it means.

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/manifest/publish"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// manifestCmd is `pailfs manifest`.
+type manifestCmd struct {
+	Build  manifestBuildCmd  `cmd:"" help:"Find out what there is, write it down and publish it."`
+	Update manifestUpdateCmd `cmd:"" help:"Publish a new generation, listing again only what is named."`
+	Show   manifestShowCmd   `cmd:"" help:"Say what a manifest is of, or which are published."`
+	Ls     manifestLsCmd     `cmd:"" help:"List names as a mount with the manifest would show them."`
+	Verify manifestVerifyCmd `cmd:"" help:"Compare a manifest with its bucket."`
+	Diff   manifestDiffCmd   `cmd:"" help:"Compare two manifests."`
+}
+
+// manifestRun is what every manifest command works with.
+type manifestRun struct {
+	p        program
+	conn     *connection
+	location config.Location
+	bucket   oss.Bucket
+	opened   []*manifest.Snapshot
+	// guest says that the connection is another run's.
+	guest bool
+}
+
+// openManifestRun connects to the bucket of a location.
+func openManifestRun(ctx context.Context, p program, parsed *kong.Context, flags *storeFlags, at config.Location) (*manifestRun, error) {
+	l, err := flags.load(p, parsed)
+	if err != nil {
+		return nil, err
+	}
+	r := &manifestRun{p: p, location: at}
+	if r.conn, err = p.connect(l); err != nil {
+		return nil, err
+	}
+	if r.bucket, err = r.conn.bucket(ctx, at.Bucket, at.Prefix); err != nil {
+		return nil, errors.Join(err, r.conn.close())
+	}
+	return r, nil
+}
+
+// at returns a run for another location over the same connection.
+func (r *manifestRun) at(ctx context.Context, other config.Location) (*manifestRun, error) {
+	bucket, err := r.conn.bucket(ctx, other.Bucket, other.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	return &manifestRun{p: r.p, conn: r.conn, guest: true, location: other, bucket: bucket}, nil
+}
+
+// close closes what was opened.
+func (r *manifestRun) close() error {
+	var failed error
+	for _, s := range r.opened {
+		failed = errors.Join(failed, s.Close())
+	}
+	if r.conn != nil && !r.guest {
+		failed = errors.Join(failed, r.conn.close())
+	}
+	return failed
+}
+
+// open opens a manifest file until the run is closed.
+func (r *manifestRun) open(path string) (*manifest.Snapshot, error) {
+	s, err := manifest.OpenSnapshot(path, manifest.SnapshotConfig{})
+	if err != nil {
+		return nil, err
+	}
+	r.opened = append(r.opened, s)
+	return s, nil
+}
+
+// generation returns a published generation, the newest if number is 0.
+func (r *manifestRun) generation(ctx context.Context, number uint64) (publish.Generation, error) {
+	if number == 0 {
+		return publish.Latest(ctx, r.bucket, r.location.Prefix)
+	}
+	return publish.Find(ctx, r.bucket, r.location.Prefix, number)
+}
+
+// fetch returns a published generation as a local file, opened.
+func (r *manifestRun) fetch(ctx context.Context, number uint64) (*manifest.Snapshot, error) {
+	g, err := r.generation(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := r.p.cachePath("manifests", r.location.String())
+	if err != nil {
+		return nil, err
+	}
+	path, err := publish.Fetch(ctx, r.bucket, g, dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.open(path)
+}
+
+// look opens a published generation where it lies: only the parts that are needed
+// are read.
+func (r *manifestRun) look(ctx context.Context, number uint64) (*manifest.Snapshot, error) {
+	g, err := r.generation(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	s, err := manifest.OpenSnapshotAt(fmt.Sprintf("generation %d of %s", g.Number, r.location),
+		rangedFile{ctx: ctx, bucket: r.bucket, object: g.Object}, g.Object.Size, manifest.SnapshotConfig{})
+	if err != nil {
+		return nil, err
+	}
+	r.opened = append(r.opened, s)
+	return s, nil
+}
+
+// rangedFile reads an object by ranges.
+type rangedFile struct {
+	ctx    context.Context //nolint:containedctx // ReadAt has none, and a command has one for its whole life
+	bucket oss.RangeReader
+	object oss.Object
+}
+
+// ReadAt implements [io.ReaderAt].
+func (f rangedFile) ReadAt(b []byte, offset int64) (int, error) {
+	if offset < 0 || offset+int64(len(b)) > f.object.Size {
+		return 0, fmt.Errorf("read %q: there are %d bytes, and %d from %d on were asked for", f.object.Key, f.object.Size, len(b), offset)
+	}
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if _, err := f.bucket.ReadRange(f.ctx, oss.RangeRequest{Object: f.object, Offset: offset, Buffer: b}); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// cachePath returns the directory for what this user's commands keep of a kind, for
+// something called name.
+func (p program) cachePath(kind, name string) (string, error) {
+	base := p.env("XDG_CACHE_HOME")
+	if home := p.env("HOME"); base == "" && home != "" {
+		if info, err := os.Stat(home); err == nil && info.IsDir() {
+			base = filepath.Join(home, ".cache")
+		}
+	}
+	if base == "" {
+		base = filepath.Join("/var/tmp", fmt.Sprintf("pailfs-%d", os.Getuid()))
+		if err := os.MkdirAll(base, 0o700); err != nil {
+			return "", err
+		}
+		// The directory above is everybody's: somebody else may have been first.
+		info, err := os.Lstat(base)
+		if err != nil {
+			return "", err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(base, &st); err != nil {
+			return "", err
+		}
+		if !info.IsDir() || int(st.Uid) != os.Getuid() {
+			return "", fmt.Errorf("%s is not a directory of this user: set XDG_CACHE_HOME to one", base)
+		}
+	}
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(base, "pailfs", kind, hex.EncodeToString(sum[:8])), nil
+}
+
+// interruptible returns a context that a signal ends, and the error that a command
+// gives then.
+func interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+}
+
+// orInterrupted returns err, or what to say when a signal has ended ctx.
+func orInterrupted(ctx context.Context, err error, advice string) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted" + advice)
+	}
+	return err
+}
+
+// source is what a user names a manifest by: a bucket, where it is published, or a
+// file.
+type source struct {
+	location config.Location
+	file     string
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *source) UnmarshalText(text []byte) error {
+	if strings.HasPrefix(string(text), "oss://") {
+		return s.location.UnmarshalText(text)
+	}
+	s.file = string(text)
+	return nil
+}
+
+// run returns a run for a source. One for a file has no connection.
+func (s *source) run(ctx context.Context, p program, parsed *kong.Context, flags *storeFlags) (*manifestRun, error) {
+	if s.file != "" {
+		return &manifestRun{p: p}, nil
+	}
+	return openManifestRun(ctx, p, parsed, flags, s.location)
+}
+
+// printJSON writes v for programs.
+func (p program) printJSON(v any) error {
+	encoder := json.NewEncoder(p.stdout)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// shortDuration writes how long something took.
+func shortDuration(d time.Duration) string {
+	if d < 10*time.Second {
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
