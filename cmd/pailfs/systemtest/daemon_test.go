@@ -269,12 +269,13 @@ func (d *daemon) verify(what string, files []file, kinds ...string) tally {
 	return told
 }
 
-// recovers waits until the files can be read without an error, none of which may
-// come with wrong bytes, and then verifies them in the given ways.
-func (d *daemon) recovers(what string, files []file, kinds ...string) {
+// recovers waits until the files can be read without an error, and then verifies
+// them in the given ways. Doubtful says that what is left of a trouble may be
+// damaged content; see job.
+func (d *daemon) recovers(what string, doubtful bool, files []file, kinds ...string) {
 	d.w.t.Helper()
 	d.eventually(what+", files can be read", func() bool {
-		told := job{Root: d.w.at, Files: files, Readers: 4, Kinds: []string{sequential}, EachOnce: true}.start(d.w.t).wait(d)
+		told := job{Root: d.w.at, Files: files, Readers: 4, Kinds: []string{sequential}, EachOnce: true, Doubtful: doubtful}.start(d.w.t).wait(d)
 		told.sound(d.w.t, what, "EIO")
 		return len(told.Errors) == 0 || d.w.t.Failed()
 	})
