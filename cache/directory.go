@@ -174,9 +174,13 @@ func (d *directory) prepare() error {
 	if err := makeDirectory(objects); err != nil {
 		return err
 	}
-	// All of them now: making one for an object costs as much as the file. Where there
-	// is no room they are made when they are needed.
-	for i := range 256 {
+	// All of them now: making one for an object costs as much as the file. Where
+	// inodes are few they are made when they are needed.
+	var st unix.Statfs_t
+	if err := unix.Statfs(d.path, &st); err != nil {
+		return err
+	}
+	for i := 0; i < 256 && (st.Files == 0 || st.Ffree >= 16*256); i++ {
 		if err := makeDirectory(filepath.Join(objects, fmt.Sprintf("%02x", i))); noSpace(err) {
 			break
 		} else if err != nil {

@@ -110,3 +110,49 @@ func TestObjectsThatAreRemovedComeBack(t *testing.T) {
 		return c.Residency(obj).Whole
 	})
 }
+
+// What takes the room may be the files of a cache whose index is lost.
+func TestDiskFullOfFilesThatNobodyKnowsIsSwept(t *testing.T) {
+	s, dir := newFakeStore(), t.TempDir()
+	var objects []oss.Object
+	for _, key := range []string{"a", "b", "c"} {
+		objects = append(objects, s.put(key, 3<<20))
+	}
+	warm(t, s, dir, objects...)
+	if err := os.Remove(filepath.Join(dir, indexName)); err != nil {
+		t.Fatal(err)
+	}
+	left := func() (n int64) {
+		for _, obj := range objects {
+			if _, err := os.Lstat(objectFile(dir, obj)); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	c, err := open(Config{Dir: dir, Memory: minMemory, MinFreeBytes: 1, MinFreeInodes: 1}, s, s, nil, testLog(t), func(dir string) (fileSystem, error) {
+		disk, err := openFileSystem(dir)
+		return &fullDisk{disk, left}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeCache(t, c)
+	if n := left(); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// fullDisk has no room while there are files.
+type fullDisk struct {
+	*osFileSystem
+	files func() int64
+}
+
+func (d *fullDisk) space() (diskSpace, error) {
+	free := int64(1 << 30)
+	if d.files() > 0 {
+		free = 2
+	}
+	return diskSpace{bytes: 1 << 30, freeBytes: free, inodes: 1 << 20, freeInodes: 1 << 20}, nil
+}

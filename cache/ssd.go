@@ -94,7 +94,13 @@ func (t *ssdTier) start() error {
 	if err != nil {
 		return fmt.Errorf("open cache directory %q: %w", t.dir, err)
 	}
-	if err := t.checkRoom(); err != nil {
+	err = t.checkRoom()
+	if errors.Is(err, ErrNoSpace) && !clean {
+		// What takes the room may be files of which the index has lost track.
+		t.sweep(context.Background())
+		err = t.checkRoom()
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("open cache directory %q: %w", t.dir, err), t.index.close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
