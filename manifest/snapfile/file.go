@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"strings"
@@ -64,7 +63,7 @@ func open(name string, s source, size, cacheBytes int64) (*File, error) {
 	switch version := binary.LittleEndian.Uint16(header[8:]); {
 	case string(header[:8]) != headerMagic:
 		return nil, f.damaged(0, "it does not begin as manifests do", nil)
-	case binary.LittleEndian.Uint32(header[28:]) != crc32.Checksum(header[:28], castagnoli):
+	case binary.LittleEndian.Uint32(header[28:]) != checksumOf(header[:28]):
 		return nil, f.damaged(0, "the header does not match its checksum", nil)
 	case version != Version:
 		return nil, fmt.Errorf("open manifest %s: byte 8 says version %d, and this program reads version %d: %w; use a newer pailfs, or build the manifest again with this one",
@@ -80,7 +79,7 @@ func open(name string, s source, size, cacheBytes int64) (*File, error) {
 	}
 	footerAt, footerSize := binary.LittleEndian.Uint64(trailer[8:]), binary.LittleEndian.Uint32(trailer[16:])
 	switch {
-	case string(trailer[32:36]) != trailerMagic || binary.LittleEndian.Uint32(trailer[36:]) != crc32.Checksum(trailer[:36], castagnoli):
+	case string(trailer[32:36]) != trailerMagic || binary.LittleEndian.Uint32(trailer[36:]) != checksumOf(trailer[:36]):
 		return nil, f.damaged(at, "it does not end as manifests do: the file is cut short", nil)
 	case binary.LittleEndian.Uint64(trailer[24:]) != f.id:
 		return nil, f.damaged(at, "its end is another manifest's", nil)

@@ -97,6 +97,9 @@ func (e *DamageError) Unwrap() error { return e.Err }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// checksumOf returns the checksum of bytes that are in one place only.
+func checksumOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 // checksum returns the checksum of a part: that of its bytes, its kind, its
 // number among its kind, and the file it belongs to, so that a part in a wrong
 // place does not pass.

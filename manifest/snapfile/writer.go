@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"strings"
@@ -85,7 +84,7 @@ func NewWriter(w io.Writer, info Info) (*Writer, error) {
 	header = binary.LittleEndian.AppendUint32(header, blockRows)
 	header = binary.LittleEndian.AppendUint64(header, out.file)
 	header = binary.LittleEndian.AppendUint32(header, 0)
-	header = binary.LittleEndian.AppendUint32(header, crc32.Checksum(header, castagnoli))
+	header = binary.LittleEndian.AppendUint32(header, checksumOf(header))
 	if err := out.write(header); err != nil {
 		return nil, err
 	}
@@ -334,7 +333,7 @@ func (w *Writer) Finish(examples []Example) (Info, error) {
 	trailer = binary.LittleEndian.AppendUint32(trailer, checksum(w.file, kindFooter, 0, payload))
 	trailer = binary.LittleEndian.AppendUint64(trailer, w.file)
 	trailer = append(trailer, trailerMagic...)
-	trailer = binary.LittleEndian.AppendUint32(trailer, crc32.Checksum(trailer, castagnoli))
+	trailer = binary.LittleEndian.AppendUint32(trailer, checksumOf(trailer))
 	if err := w.write(payload); err != nil {
 		return Info{}, err
 	}
