@@ -94,6 +94,8 @@ type Info struct {
 	// CRC64 is the CRC-64/XZ of the whole object, if HasCRC64.
 	CRC64    uint64
 	HasCRC64 bool
+	// ContentType is what Head says; other calls leave it empty.
+	ContentType string
 	// Meta holds the user metadata, names in lower case and without the
 	// x-oss-meta- prefix.
 	Meta map[string]string

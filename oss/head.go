@@ -51,6 +51,7 @@ func parseInfo(key string, h http.Header) (Info, error) {
 	}
 	info.CRC64, info.HasCRC64 = parseCRC64(h)
 	info.Symlink = h.Get("X-Oss-Object-Type") == "Symlink"
+	info.ContentType = h.Get("Content-Type")
 	for name, values := range h {
 		if short, ok := strings.CutPrefix(strings.ToLower(name), metaPrefix); ok && len(values) > 0 {
 			if info.Meta == nil {

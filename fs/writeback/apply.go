@@ -1,0 +1,495 @@
+package writeback
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// anyVersion is the ETag of a directory's marker that may be there: its version does
+// not matter.
+const anyVersion = "*"
+
+// apply is the only way in which a state changes, live and in a replay. Records
+// were validated before they were written, so it cannot fail; one that speaks of
+// what is not there changes nothing.
+func (st *state) apply(r record) {
+	r.apply(st)
+	st.NextOrder++
+	after := st.after
+	st.after = nil
+	for _, f := range after {
+		f()
+	}
+	st.NextOrder++
+}
+
+func (r *identityRecord) apply(st *state) { st.Identity = r.Identity }
+
+func (r *bootRecord) apply(st *state) {
+	st.Boot = r.ID
+	for _, id := range slices.Sorted(maps.Keys(st.Ops)) {
+		if op := st.Ops[id]; op.Begun {
+			st.undo(op)
+		}
+	}
+}
+
+func (r *groupRecord) apply(st *state) {
+	for _, part := range r.Records {
+		part.apply(st)
+	}
+}
+
+func (r *createdRecord) apply(st *state) {
+	st.key(r.At.Key, r.At.Base)
+	st.NextFile = max(st.NextFile, r.File+1)
+	st.Files[r.File] = &fileState{
+		ID: r.File, Dir: r.At.Dir, Name: r.At.Name, Key: r.At.Key, Linked: true,
+		Symlink: r.Symlink, Staged: true, Attr: r.Attr,
+	}
+	st.setName(r.At.Dir, r.At.Name, name{Kind: nameFile, File: r.File, Key: r.At.Key})
+}
+
+func (r *openedRecord) apply(st *state) {
+	st.key(r.At.Key, r.At.Base)
+	st.NextFile = max(st.NextFile, r.File+1)
+	st.Files[r.File] = &fileState{
+		ID: r.File, Dir: r.At.Dir, Name: r.At.Name, Key: r.At.Key, Linked: true, Symlink: r.Symlink,
+		Size: r.At.Base.Size, Object: r.At.Base, Origin: r.At.Base, Published: r.At.Base,
+		Attr: r.Attr, PubAttr: r.Attr,
+	}
+	st.setName(r.At.Dir, r.At.Name, name{Kind: nameFile, File: r.File, Key: r.At.Key})
+}
+
+func (r *takenRecord) apply(st *state) {
+	if f := st.Files[r.File]; f != nil {
+		f.Staged, f.BaseGen = true, f.Gen
+		f.Size, f.Stamp = r.Size, r.Stamp
+	}
+}
+
+func (r *closedRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil {
+		return
+	}
+	f.Gen, f.Size, f.Stamp = r.Gen, r.Size, r.Stamp
+	if r.HasInline {
+		f.Durable, f.Inline = r.Gen, r.Gen
+	}
+	if !f.Linked {
+		return
+	}
+	if op := st.Ops[st.Keys[f.Key].Pending]; r.Keep && op != nil && op.Kind == opPut && op.File == f.ID {
+		st.renewed = append(st.renewed, op.ID)
+		return
+	}
+	st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.At, false)
+}
+
+func (r *durableRecord) apply(st *state) {
+	if f := st.Files[r.File]; f != nil {
+		f.Durable = max(f.Durable, r.Gen)
+	}
+}
+
+func (r *suspectRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil {
+		return
+	}
+	f.Suspect = r.Gen
+	if r.Aside && f.Linked {
+		st.detach(f)
+	}
+}
+
+func (r *attrRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil {
+		return
+	}
+	f.Attr = r.Attr
+	if r.Stamp != 0 {
+		f.Stamp = r.Stamp
+	}
+	if f.Linked && f.hasContent() {
+		st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.At, false)
+	}
+}
+
+func (r *renamedRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil || !f.Linked {
+		return
+	}
+	dir, base, key := f.Dir, f.Name, f.Key
+	if n, ok := st.lookup(r.To.Dir, r.To.Name); ok && n.Kind == nameFile {
+		if old := st.Files[n.File]; old != nil {
+			old.Linked = false
+		}
+	}
+	st.key(r.To.Key, r.To.Base)
+	f.Dir, f.Name, f.Key = r.To.Dir, r.To.Name, r.To.Key
+	st.displace(f)
+	st.setName(f.Dir, f.Name, name{Kind: nameFile, File: f.ID, Key: f.Key})
+	st.vacate(dir, base, key, r.Time)
+	if !f.hasContent() {
+		// What was there goes when the file is committed; until then it is what a crash
+		// would leave.
+		return
+	}
+	st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.Time, true)
+	if !f.Staged && f.Object.Key != key {
+		// The copy comes from elsewhere: it must not be deleted before.
+		if k := st.Keys[f.Object.Key]; k != nil && k.Pending != 0 && st.Ops[k.Pending].Kind == opDelete {
+			op := *st.Ops[k.Pending]
+			st.after = append(st.after, func() { st.wantGone(op.Key, op.Dir, op.Name, r.Time) })
+		}
+	}
+}
+
+func (r *unlinkedRecord) apply(st *state) {
+	st.key(r.At.Key, r.At.Base)
+	if n, ok := st.lookup(r.At.Dir, r.At.Name); ok && n.Kind == nameFile {
+		if f := st.Files[n.File]; f != nil {
+			f.Linked = false
+		}
+	}
+	st.vacate(r.At.Dir, r.At.Name, r.At.Key, r.Time)
+}
+
+func (r *madeDirRecord) apply(st *state) {
+	k := st.key(r.At.Key, r.At.Base)
+	k.Shown = k.Shown || r.Exists
+	st.setName(r.At.Dir, r.At.Name, name{Kind: nameDirectory, Key: r.At.Key})
+	st.want(opMarker, r.At.Key, join(r.At.Dir, r.At.Name), "", 0, r.Time, false)
+}
+
+func (r *removedDirRecord) apply(st *state) {
+	st.key(r.At.Key, r.At.Base)
+	st.vacate(r.At.Dir, r.At.Name, r.At.Key, r.Time)
+}
+
+func (r *begunRecord) apply(st *state) {
+	op := st.Ops[r.Op]
+	if op == nil || op.Begun {
+		return
+	}
+	op.Begun, op.Gen = true, r.Gen
+	k := st.Keys[op.Key]
+	k.Pending, k.Flight = 0, op.ID
+	if !slices.Contains(k.Maybe, r.Intent) {
+		k.Maybe = append(k.Maybe, r.Intent)
+	}
+}
+
+func (r *doneRecord) apply(st *state) {
+	op := st.Ops[r.Op]
+	if op == nil {
+		return
+	}
+	k := st.Keys[op.Key]
+	k.Remote, k.Maybe, k.Shown = r.Object, nil, true
+	if k.Flight == op.ID {
+		k.Flight = 0
+	}
+	if k.Pending == op.ID {
+		k.Pending = 0
+	}
+	st.drop(op)
+	dir, base := op.at()
+	if n, ok := st.lookup(dir, base); (!ok || n.Key != op.Key) && k.Pending == 0 {
+		// The name means something else by now.
+		delete(st.Keys, op.Key)
+	}
+	f := st.Files[op.File]
+	if op.Kind != opPut || f == nil || !f.Linked || f.Key != op.Key {
+		return
+	}
+	f.PubGen, f.Published, f.PubCRC = op.Gen, r.Object, r.CRC
+	if k.Pending == 0 {
+		f.PubAttr = f.Attr
+	}
+	if !f.Staged && f.Gen == op.Gen {
+		f.Object = r.Object
+	}
+}
+
+func (r *undoneRecord) apply(st *state) {
+	if op := st.Ops[r.Op]; op != nil && op.Begun {
+		st.undo(op)
+	}
+}
+
+func (r *seenRecord) apply(st *state) {
+	if k := st.Keys[r.Key]; k != nil {
+		k.Remote, k.Maybe, k.Shown = r.Object, nil, true
+	}
+}
+
+func (r *conflictedRecord) apply(st *state) {
+	op := st.Ops[r.Op]
+	if op == nil || op.Begun {
+		return
+	}
+	k := st.Keys[op.Key]
+	k.Remote, k.Maybe, k.Shown = r.Found, nil, true
+	path, kept := join(op.Dir, op.Name), ""
+	f := st.Files[op.File]
+	dir, base := op.Dir, op.Name
+	st.cancel(k)
+	st.dropName(dir, base)
+	if k.Flight == 0 {
+		delete(st.Keys, op.Key)
+	}
+	if op.Kind == opPut && f != nil && f.Linked {
+		st.key(r.To.Key, r.To.Base)
+		f.Dir, f.Name, f.Key = r.To.Dir, r.To.Name, r.To.Key
+		st.displace(f)
+		st.setName(f.Dir, f.Name, name{Kind: nameFile, File: f.ID, Key: f.Key})
+		st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.Time, false)
+		kept = join(f.Dir, f.Name)
+	}
+	st.conflict(conflict{Path: path, Kept: kept, At: r.Time})
+}
+
+func (r *adoptedRecord) apply(st *state) {
+	if f := st.Files[r.File]; f != nil && f.Staged && f.PubGen == f.Gen {
+		f.Staged, f.Object = false, f.Published
+		if f.Attr.Set {
+			f.Attr.Mtime, f.PubAttr.Mtime = f.Stamp, f.Stamp
+		}
+	}
+}
+
+func (r *revertedRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil || !f.Staged || f.Gen != f.BaseGen {
+		return
+	}
+	if f.Object.ETag != "" {
+		f.Staged, f.Size = false, f.Object.Size
+		st.displace(f)
+		return
+	}
+	if f.Linked {
+		f.Linked = false
+		st.vacate(f.Dir, f.Name, f.Key, r.Time)
+	}
+	delete(st.Files, f.ID)
+}
+
+func (r *releasedRecord) apply(st *state) {
+	if f := st.Files[r.File]; f != nil && !f.Linked {
+		delete(st.Files, r.File)
+	}
+}
+
+func (r *forgottenRecord) apply(st *state) {
+	n, ok := st.lookup(r.Dir, r.Name)
+	if !ok {
+		return
+	}
+	delete(st.Files, n.File)
+	st.dropName(r.Dir, r.Name)
+	if k := st.Keys[n.Key]; k != nil && k.Pending == 0 && k.Flight == 0 {
+		delete(st.Keys, n.Key)
+	}
+}
+
+func (r *uploadBegunRecord) apply(st *state) { st.Uploads[r.Upload.ID] = r.Upload }
+func (r *uploadEndedRecord) apply(st *state) { delete(st.Uploads, r.ID) }
+
+func (r *lostRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil {
+		return
+	}
+	if f.Linked {
+		st.detach(f)
+	}
+	st.conflict(conflict{Path: r.Path, At: r.Time})
+	delete(st.Files, r.File)
+}
+
+func (r *snapCounters) apply(st *state) { st.NextFile, st.NextOp, st.NextOrder = r.File, r.Op, r.Order }
+
+func (r *snapFile) apply(st *state) {
+	f := r.File
+	st.Files[f.ID] = &f
+	st.displace(&f)
+}
+
+func (r *snapName) apply(st *state) { st.setName(r.Dir, r.Name, r.Value) }
+
+func (r *snapOp) apply(st *state) {
+	op := r.Op
+	st.Ops[op.ID] = &op
+	st.queue.add(&op)
+}
+
+func (r *snapKey) apply(st *state) {
+	k := r.State
+	st.Keys[r.Key] = &k
+}
+
+func (r *snapConflict) apply(st *state) { st.conflict(r.Conflict) }
+
+// hasContent reports whether there is something to publish.
+func (f *fileState) hasContent() bool { return f.Gen > 0 || f.Object.ETag != "" }
+
+// want makes an operation the next one of its key. One that has not begun goes, but
+// newer content of the same file keeps its place.
+func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64, barrier bool) {
+	k := st.Keys[key]
+	known := k.Flight == 0 && len(k.Maybe) == 0
+	if op := st.Ops[k.Pending]; op != nil && kind == opPut && op.Kind == opPut && op.File == file && !barrier {
+		op.After, op.Again = st.NextOrder, at
+		op.Barrier = op.Barrier || k.present() || !known
+		st.renewed = append(st.renewed, op.ID)
+		return
+	}
+	st.cancel(k)
+	switch {
+	case kind == opDelete && known && !k.present():
+		return
+	case kind == opMarker && known && k.present():
+		return
+	}
+	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object == k.Remote && f.Attr == f.PubAttr {
+		// It is there already.
+		return
+	}
+	op := &operation{
+		ID: st.NextOp, Order: st.NextOrder, After: st.NextOrder, Kind: kind, Key: key, Dir: dir, Name: base, File: file, At: at, Again: at,
+		Barrier: barrier || kind == opDelete || kind == opPut && (k.present() || !known),
+	}
+	st.NextOp++
+	st.Ops[op.ID] = op
+	st.queue.add(op)
+	k.Pending = op.ID
+}
+
+// vacate makes a name mean nothing. The deletion of its key comes after all else
+// that the record brings.
+func (st *state) vacate(dir, base, key string, at int64) {
+	k := st.Keys[key]
+	if !k.Shown && k.Flight == 0 && len(k.Maybe) == 0 {
+		// Nobody has ever seen it.
+		st.cancel(k)
+		delete(st.Keys, key)
+		st.dropName(dir, base)
+		return
+	}
+	st.setName(dir, base, name{Kind: nameGone, Key: key})
+	opDir, opName := dir, base
+	if key[len(key)-1] == '/' {
+		opDir, opName = join(dir, base), ""
+	}
+	st.cancel(k)
+	st.after = append(st.after, func() {
+		if n, ok := st.lookup(dir, base); ok && n.Kind == nameGone {
+			st.wantGone(key, opDir, opName, at)
+		}
+	})
+}
+
+func (st *state) wantGone(key, dir, base string, at int64) {
+	st.want(opDelete, key, dir, base, 0, at, true)
+}
+
+// cancel drops the operation of a key that has not begun.
+func (st *state) cancel(k *keyState) {
+	if op := st.Ops[k.Pending]; op != nil {
+		st.drop(op)
+	}
+	k.Pending = 0
+}
+
+func (st *state) drop(op *operation) {
+	delete(st.Ops, op.ID)
+	st.queue.remove(op)
+	st.dropped = append(st.dropped, op.ID)
+}
+
+// undo puts an operation that had begun back in its place, unless another one took
+// it.
+func (st *state) undo(op *operation) {
+	k := st.Keys[op.Key]
+	k.Flight = 0
+	op.Begun, op.Gen = false, 0
+	if k.Pending != 0 {
+		st.drop(op)
+		return
+	}
+	k.Pending = op.ID
+}
+
+// detach takes a file from its name, which the base tree shows from now on.
+func (st *state) detach(f *fileState) {
+	f.Linked = false
+	st.dropName(f.Dir, f.Name)
+	if k := st.Keys[f.Key]; k != nil {
+		st.cancel(k)
+		if k.Flight == 0 {
+			delete(st.Keys, f.Key)
+		}
+	}
+}
+
+func (st *state) conflict(c conflict) {
+	st.Conflicts = append(st.Conflicts, c)
+	if n := len(st.Conflicts) - maxConflicts; n > 0 {
+		st.Conflicts = slices.Clone(st.Conflicts[n:])
+	}
+}
+
+// displace notes that the content of f may be the object of another key.
+func (st *state) displace(f *fileState) {
+	if !f.Staged && f.Object.Key != f.Key {
+		st.displaced[f.ID] = true
+	}
+}
+
+// depends returns the files whose content is the version that key holds, but
+// whose own key is another.
+func (st *state) depends(key string) []fileID {
+	var files []fileID
+	for id := range st.displaced {
+		f := st.Files[id]
+		if f == nil || f.Staged || f.Object.Key == f.Key {
+			delete(st.displaced, id)
+			continue
+		}
+		if f.Linked && f.Object.Key == key {
+			files = append(files, id)
+		}
+	}
+	slices.Sort(files)
+	return files
+}
+
+// at returns the name that op is about.
+func (op *operation) at() (dir, base string) {
+	if op.Name != "" || op.Dir == "" {
+		return op.Dir, op.Name
+	}
+	return parent(op.Dir), op.Dir[strings.LastIndexByte(op.Dir, '/')+1:]
+}
+
+func join(dir, base string) string {
+	switch {
+	case dir == "":
+		return base
+	case base == "":
+		return dir
+	}
+	return dir + "/" + base
+}
+
+// absent is what a key holds that holds nothing.
+func absent(key string) oss.Object { return oss.Object{Key: key} }

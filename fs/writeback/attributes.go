@@ -1,0 +1,197 @@
+package writeback
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// The names of attributes in user metadata, as ossfs 1 writes them: decimal
+// numbers, mtime in seconds.
+const (
+	metaMode  = "mode"
+	metaUID   = "uid"
+	metaGID   = "gid"
+	metaMtime = "mtime"
+	// linkMode is the type of a symlink in a mode.
+	linkMode = 0o120000
+	fileMode = 0o100000
+	typeMask = 0o170000
+)
+
+// meta returns what the user metadata of a file is, over what an object had before.
+func (a attributes) meta(before map[string]string, st *fileState) map[string]string {
+	m := maps.Clone(before)
+	if m == nil {
+		m = make(map[string]string)
+	}
+	if a.Set || st.Symlink {
+		mode, kind := a.Mode, uint32(fileMode)
+		if st.Symlink {
+			mode, kind = 0o777, linkMode
+		}
+		m[metaMode] = strconv.FormatUint(uint64(kind|mode&0o7777), 10)
+		m[metaUID] = strconv.FormatUint(uint64(a.UID), 10)
+		m[metaGID] = strconv.FormatUint(uint64(a.GID), 10)
+	}
+	m[metaMtime] = strconv.FormatInt(time.Unix(0, st.mtime()).Unix(), 10)
+	return m
+}
+
+// parseAttributes reads what ossfs 1 or meta wrote.
+func parseAttributes(m map[string]string) attributes {
+	var a attributes
+	if mode, err := strconv.ParseUint(m[metaMode], 10, 32); err == nil {
+		a.Mode, a.Set = uint32(mode)&0o7777, true
+	}
+	if uid, err := strconv.ParseUint(m[metaUID], 10, 32); err == nil {
+		a.UID = uint32(uid)
+	}
+	if gid, err := strconv.ParseUint(m[metaGID], 10, 32); err == nil {
+		a.GID = uint32(gid)
+	}
+	if mtime, err := strconv.ParseInt(m[metaMtime], 10, 64); err == nil && mtime > 0 && mtime < 1<<33 {
+		a.Mtime = mtime * int64(time.Second)
+	}
+	return a
+}
+
+// isLink reports whether metadata says that an object is a symlink as ossfs 1 writes
+// them.
+func isLink(m map[string]string) bool {
+	mode, err := strconv.ParseUint(m[metaMode], 10, 32)
+	return err == nil && mode&typeMask == linkMode
+}
+
+// SetAttr says what to change; nil leaves a field as it is.
+type SetAttr struct {
+	// Size truncates or extends, as truncate(2) does.
+	Size           *int64
+	Mtime          *time.Time
+	Mode, UID, GID *uint32
+}
+
+// SetAttr changes the attributes of a name and returns its file. Without
+// Config.Attrs all but the size is ENOTSUP. Directories have none: ENOTSUP.
+func (s *Space) SetAttr(ctx context.Context, dir, base string, a SetAttr) (*File, error) {
+	e, _, err := s.Lookup(ctx, dir, base)
+	if err != nil {
+		return nil, err
+	}
+	if e.Kind == manifest.Directory {
+		if a.Size != nil {
+			return nil, syscall.EISDIR
+		}
+		return nil, syscall.ENOTSUP
+	}
+	if err := s.mayChange(a); err != nil {
+		return nil, err
+	}
+	f := e.File
+	if f == nil {
+		if f, err = s.claim(ctx, dir, e.Entry); err != nil {
+			return nil, err
+		}
+	}
+	return f, s.SetAttrFile(ctx, f, a)
+}
+
+func (s *Space) mayChange(a SetAttr) error {
+	if !s.cfg.Attrs && (a.Mtime != nil || a.Mode != nil || a.UID != nil || a.GID != nil) {
+		return syscall.ENOTSUP
+	}
+	if a.Size != nil && *a.Size < 0 {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// SetAttrFile does the same to a file that is known.
+func (s *Space) SetAttrFile(ctx context.Context, f *File, a SetAttr) error {
+	if err := s.mayChange(a); err != nil {
+		return err
+	}
+	if a.Size != nil {
+		if err := s.truncate(ctx, f, *a.Size); err != nil {
+			return err
+		}
+	}
+	if a.Mtime == nil && a.Mode == nil && a.UID == nil && a.GID == nil {
+		return nil
+	}
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	st := f.state()
+	if st.ID == 0 {
+		return syscall.ESTALE
+	}
+	r := &attrRecord{File: f.id, Attr: st.Attr, At: now()}
+	for _, c := range []struct {
+		to   *uint32
+		from *uint32
+		mask uint32
+	}{{&r.Attr.Mode, a.Mode, 0o7777}, {&r.Attr.UID, a.UID, ^uint32(0)}, {&r.Attr.GID, a.GID, ^uint32(0)}} {
+		if c.from != nil {
+			*c.to, r.Attr.Set = *c.from&c.mask, true
+		}
+	}
+	if a.Mtime != nil {
+		if err := s.setTime(f, &st, r, *a.Mtime); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	if s.mu.Files[f.id] == nil {
+		s.mu.Unlock()
+		return syscall.ESTALE
+	}
+	pos := s.record(r)
+	s.mu.Unlock()
+	return s.journal.write(pos)
+}
+
+// setTime sets the time of the last write. That of a staged file is the file's own,
+// so that a later write changes it by itself. f.committing is held.
+func (s *Space) setTime(f *File, st *fileState, r *attrRecord, t time.Time) error {
+	if !st.Staged {
+		r.Attr.Mtime = t.UnixNano()
+		return nil
+	}
+	path := s.path(f.id)
+	stamp, size, err := stampOf(path)
+	if err != nil {
+		return err
+	}
+	if stamp != st.Stamp || size != st.Size {
+		f.touched.Store(true)
+	}
+	if err := os.Chtimes(path, time.Time{}, t); err != nil {
+		return fmt.Errorf("set the time of a staged file: %w", err)
+	}
+	if stamp, _, err = stampOf(path); err != nil {
+		return err
+	}
+	r.Stamp = stamp
+	return nil
+}
+
+// truncate sets the size of f, as one change that counts at once.
+func (s *Space) truncate(ctx context.Context, f *File, size int64) error {
+	h, err := s.OpenFile(ctx, f, OpenOptions{Write: true, Truncate: size == 0})
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	if size > 0 {
+		if err := h.Truncate(ctx, size); err != nil {
+			return err
+		}
+	}
+	return f.commit(false)
+}

@@ -1,0 +1,227 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+const (
+	// inlineLimit is the largest content that travels inside its record.
+	inlineLimit = 128 << 10
+	// clockTick is the coarsest clock that a file system tells times of writes by.
+	clockTick = 20 * time.Millisecond
+	// gatherTime is how long a group commit waits for others.
+	gatherTime = 100 * time.Millisecond
+)
+
+// commit records the content that the staged file has, if it is not the one that was
+// committed last. With durable it is on the disk when commit returns.
+func (f *File) commit(durable bool) error {
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	s := f.space
+	file, err := f.openForCommit()
+	if err != nil || file == nil {
+		return err
+	}
+	defer file.Close()
+	changed, r, err := f.compare(file)
+	if err != nil {
+		return err
+	}
+	if changed {
+		s.mu.Lock()
+		if s.mu.Files[f.id] == nil {
+			s.mu.Unlock()
+			return nil
+		}
+		pos := s.record(r)
+		f.closedAt = time.Now()
+		if !r.HasInline {
+			s.mu.undurable[f.id] = true
+		}
+		s.mu.Unlock()
+		if err := s.journal.write(pos); err != nil {
+			f.touched.Store(true)
+			return err
+		}
+		wake(s.commitNow)
+		wake(s.publishNow)
+	}
+	if !durable {
+		return nil
+	}
+	if err := s.makeDurable(f, file); err != nil {
+		return err
+	}
+	return s.journal.sync(s.journal.end())
+}
+
+// openForCommit opens the staged file, or returns nil if there is none to commit.
+func (f *File) openForCommit() (*os.File, error) {
+	st := f.state()
+	if st.ID == 0 || !st.Staged {
+		return nil, nil
+	}
+	file, err := os.Open(f.space.path(f.id))
+	if err != nil {
+		return nil, fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
+	}
+	return file, nil
+}
+
+// compare says whether the staged file has changed since the last commit, and
+// returns the record that commits it. f.committing is held.
+func (f *File) compare(file *os.File) (changed bool, r *closedRecord, err error) {
+	touched := f.touched.Swap(false)
+	unsure := f.unsure.Swap(false)
+	defer func() {
+		if err != nil && touched {
+			f.touched.Store(true)
+		}
+		if err != nil && unsure {
+			f.unsure.Store(true)
+		}
+	}()
+	st := f.state()
+	var stat syscall.Stat_t
+	began := time.Now()
+	if err := syscall.Fstat(int(file.Fd()), &stat); err != nil {
+		return false, nil, fmt.Errorf("stat staged file: %w", err)
+	}
+	r = &closedRecord{File: f.id, Gen: st.Gen + 1, Size: stat.Size, Stamp: stat.Mtim.Nano(), At: now()}
+	first := st.Gen == st.BaseGen && st.Object.ETag == ""
+	sure := touched || first || st.Size != r.Size || st.Stamp != r.Stamp
+	if !sure && !unsure {
+		return false, nil, nil
+	}
+	r.Keep = !sure
+	if r.Size <= inlineLimit {
+		b := make([]byte, r.Size)
+		if n, err := file.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+			return false, nil, fmt.Errorf("read staged file: %w", err)
+		} else if r.HasInline, r.Inline = n == len(b), b; !r.HasInline {
+			// It shrinks right now: whoever does it will commit.
+			r.Inline, touched = nil, true
+			f.touched.Store(true)
+		}
+		sum := crc32.Checksum(b, castagnoli)
+		if !sure && sum == f.sum && r.HasInline {
+			return false, nil, nil
+		}
+		f.sum = sum
+	}
+	if f.lent.Load() && began.Sub(time.Unix(stat.Mtim.Unix())) < clockTick {
+		f.unsure.Store(true)
+	}
+	return true, r, nil
+}
+
+// makeDurable brings the last generation of f to the disk, but for the journal.
+// f.committing is held.
+func (s *Space) makeDurable(f *File, file *os.File) error {
+	st := f.state()
+	if st.ID == 0 || !st.Staged || st.Durable >= st.Gen {
+		return nil
+	}
+	if st.Suspect == st.Gen && st.Gen > 0 {
+		return fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), syscall.EIO)
+	}
+	err := s.disk.sync(file)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.Files[f.id] == nil {
+		return nil
+	}
+	delete(s.mu.undurable, f.id)
+	if err != nil {
+		// The kernel tells of a page that it could not write once, and then forgets it.
+		err = fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), err)
+		s.record(&suspectRecord{File: f.id, Gen: st.Gen})
+		f.failure, f.told = err, false
+		s.log.Error("the disk did not take a change: it is kept but not published until it is written again", "path", join(st.Dir, st.Name), "err", err)
+		return err
+	}
+	s.record(&durableRecord{File: f.id, Gen: st.Gen})
+	return nil
+}
+
+// committer brings what was committed to the disk, in groups.
+func (s *Space) committer(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.commitNow:
+		}
+		if !s.hurried() {
+			sleep(ctx, gatherTime)
+		}
+		if err := s.commitAll(); err != nil {
+			s.log.Error("the staging disk fails: changes are not safe from a loss of power", "err", err)
+			sleep(ctx, time.Second)
+			wake(s.commitNow)
+		}
+		s.compactIfLarge()
+		wake(s.publishNow)
+		wake(s.settleNow)
+	}
+}
+
+// hurried says that somebody waits for publication.
+func (s *Space) hurried() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.draining > 0
+}
+
+// commitAll brings everything that was committed before the call to the disk.
+func (s *Space) commitAll() error {
+	s.mu.Lock()
+	var files []*File
+	for id := range s.mu.undurable {
+		if s.mu.Files[id] == nil {
+			delete(s.mu.undurable, id)
+			continue
+		}
+		files = append(files, s.file(id))
+	}
+	s.mu.Unlock()
+	slices.SortFunc(files, func(a, b *File) int { return int(a.id) - int(b.id) })
+	var failed error
+	for _, f := range files {
+		failed = errors.Join(failed, s.commitFile(f))
+	}
+	return errors.Join(failed, s.journal.sync(s.journal.end()))
+}
+
+func (s *Space) commitFile(f *File) error {
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	file, err := f.openForCommit()
+	if err != nil || file == nil {
+		return err
+	}
+	defer file.Close()
+	if err := s.makeDurable(f, file); err != nil {
+		return err
+	}
+	return nil
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

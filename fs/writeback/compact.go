@@ -1,0 +1,202 @@
+package writeback
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+const (
+	// compactFrom is the size from which a journal is compacted, if most of it is
+	// history.
+	compactFrom = 4 << 20
+	// compactFactor is how much larger than the state it may be.
+	compactFactor = 4
+)
+
+// compactIfLarge writes the state as a new journal if the old one is mostly
+// history. It also does so on mounts that are never idle: calls wait for it as they
+// do for a flush.
+func (s *Space) compactIfLarge() {
+	s.mu.Lock()
+	live := int64(0)
+	for _, f := range s.mu.Files {
+		live += 300
+		if f.Inline == f.Gen && f.Staged {
+			live += f.Size
+		}
+	}
+	live += 200 * int64(len(s.mu.Ops)+len(s.mu.Keys))
+	s.mu.Unlock()
+	if size := s.journal.size(); size < compactFrom || size < compactFactor*live {
+		return
+	}
+	if err := s.compact(); err != nil {
+		s.log.Warn("compacting the journal failed: it grows on", "err", err)
+	}
+}
+
+// content is what a small file had when it was committed.
+type content struct {
+	gen  generation
+	data []byte
+}
+
+// compact replaces the journal by one that says the same.
+func (s *Space) compact() error {
+	inline, err := s.readInline()
+	if err != nil {
+		return err
+	}
+	j := s.journal
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	s.mu.Lock()
+	b, err := s.mu.snapshot(inline, s.readContent)
+	j.mu.Lock()
+	upTo, buffer := j.mu.appended, j.mu.buffer
+	if err == nil {
+		// What was not written yet is in the snapshot.
+		j.mu.buffer = nil
+	}
+	j.mu.Unlock()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(s.cfg.Dir, journalName)
+	if err := s.makeJournal(path, b); err != nil {
+		j.mu.Lock()
+		j.mu.buffer = append(buffer, j.mu.buffer...)
+		j.mu.Unlock()
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return j.broken(err)
+	}
+	j.file.Close() //nolint:errcheck // nothing reads it any more
+	j.file = file
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mu.size = int64(len(b))
+	j.mu.written, j.mu.synced = upTo, upTo
+	return nil
+}
+
+// broken makes err the end of all writing: nobody has the file that counts open.
+func (j *journal) broken(err error) error {
+	err = fmt.Errorf("replace journal: %w", err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mu.err = err
+	return err
+}
+
+// readInline returns the content of files that is in their records only. What was
+// changed since goes to the disk instead.
+func (s *Space) readInline() (map[fileID]content, error) {
+	inline := make(map[fileID]content)
+	for {
+		s.mu.Lock()
+		var missing []fileState
+		for _, f := range s.mu.Files {
+			if f.Staged && f.Inline == f.Gen && f.Gen > 0 && inline[f.ID].gen != f.Gen {
+				missing = append(missing, *f)
+			}
+		}
+		s.mu.Unlock()
+		if len(missing) <= 16 {
+			return inline, nil
+		}
+		for _, f := range missing {
+			data, err := s.readContent(&f)
+			if err != nil {
+				return nil, err
+			}
+			inline[f.ID] = content{f.Gen, data}
+		}
+	}
+}
+
+// readContent returns the content of the generation that f says.
+func (s *Space) readContent(f *fileState) ([]byte, error) {
+	file, err := os.Open(s.path(f.ID))
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil // it was unlinked or published meanwhile
+		}
+		return nil, err
+	}
+	defer file.Close()
+	b := make([]byte, f.Size)
+	n, err := file.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	stamp, size, err := stampOf(s.path(f.ID))
+	if err == nil && n == len(b) && stamp == f.Stamp && size == f.Size {
+		return b, nil
+	}
+	if err := s.disk.sync(file); err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// snapshot returns a journal that makes st. The content that inline lacks is so
+// little, and so new, that it may be read under the lock.
+func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]byte, error)) ([]byte, error) {
+	b := frame(journalHeader(), &identityRecord{st.Identity})
+	b = frame(b, &bootRecord{st.Boot})
+	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
+		f := st.Files[id]
+		r := &snapFile{File: *f}
+		if f.Staged && f.Inline == f.Gen && f.Gen > 0 {
+			c, ok := inline[id]
+			if !ok || c.gen != f.Gen {
+				data, err := read(f)
+				if err != nil {
+					return nil, err
+				}
+				c = content{f.Gen, data}
+			}
+			if r.HasInline, r.Inline = c.data != nil, c.data; !r.HasInline {
+				// It is on the disk.
+				r.File.Inline, f.Inline = 0, 0
+			}
+		}
+		b = frame(b, r)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(st.Names)) {
+		for _, base := range slices.Sorted(maps.Keys(st.Names[dir])) {
+			b = frame(b, &snapName{dir, base, st.Names[dir][base]})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(st.Ops)) {
+		b = frame(b, &snapOp{*st.Ops[id]})
+	}
+	for _, key := range slices.Sorted(maps.Keys(st.Keys)) {
+		b = frame(b, &snapKey{key, *st.Keys[key]})
+	}
+	for _, id := range slices.Sorted(maps.Keys(st.Uploads)) {
+		b = frame(b, &uploadBegunRecord{st.Uploads[id]})
+	}
+	for _, c := range st.Conflicts {
+		b = frame(b, &snapConflict{c})
+	}
+	// Last, because applying counts orders.
+	return frame(b, &snapCounters{st.NextFile, st.NextOp, st.NextOrder}), nil
+}
+
+// chtime sets the time of the last write of a file, in nanoseconds since 1970.
+func chtime(path string, stamp int64) error {
+	return os.Chtimes(path, time.Time{}, time.Unix(0, stamp))
+}

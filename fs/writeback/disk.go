@@ -1,0 +1,57 @@
+package writeback
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// disk is what promises of durability rest on. Tests put one in its place that
+// loses what it was not asked to keep.
+type disk interface {
+	// sync returns when what was written to the file is on the disk.
+	sync(f *os.File) error
+	// syncDir does the same for the names in a directory.
+	syncDir(path string) error
+}
+
+type realDisk struct{}
+
+func (realDisk) sync(f *os.File) error {
+	for {
+		err := unix.Fdatasync(int(f.Fd()))
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func (realDisk) syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync directory %q: %w", path, err)
+	}
+	return nil
+}
+
+// sealed reports whether nobody can change the file any more: no descriptor and no
+// mapping of it that could be written through is left. The kernel grants a read
+// lease only then.
+func sealed(f *os.File) (bool, error) {
+	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+	switch {
+	case err == nil:
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+		return err == nil, err
+	case errors.Is(err, unix.EAGAIN):
+		return false, nil
+	default:
+		return false, fmt.Errorf("seal %q: %w", f.Name(), err)
+	}
+}

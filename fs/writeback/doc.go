@@ -1,0 +1,25 @@
+// Package writeback keeps a closed file safe on local disk until the object
+// store has it.
+//
+// [Space] owns everything that was changed through a mount: the names that
+// differ from the base tree, the files written, the journal, and what is still to
+// be published. The file system above is an adapter: it turns a request into one
+// call.
+//
+// Everything that must survive is a record (record.go). A call validates under
+// the lock, appends its record to the journal (journal.go) and applies it
+// (apply.go) with the function that a restart applies it with again, so the state
+// (state.go) is always what its journal says. A call returns after its record was
+// written to the file; the committer (commit.go) brings files and journal to the
+// disk in groups, or at once for fsync.
+//
+// What is to be published is one operation per key (order.go says which may
+// begin, publisher.go carries them out): an upload of a staged file, a copy of an
+// object that was renamed, a deletion. Before a key is changed it is compared with
+// what was last seen there; what somebody else has put there stays (conflict.go).
+// A file that was published is handed to the cache, and its name is forgotten when
+// the base tree shows it (settle.go).
+//
+// JOURNAL.md describes the format byte by byte, DESIGN.md why things are as they
+// are.
+package writeback

@@ -1,0 +1,383 @@
+package writeback
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/md5"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// fakeStore is what a bucket holds.
+type fakeStore struct {
+	sync.Mutex
+	objects map[string]fakeObject
+	uploads map[string]*fakeUpload
+	serial  int
+	// faults is the share of requests that fail, half of them after the deed.
+	faults float64
+	// denied are keys that nobody may write.
+	denied map[string]bool
+	rand   *rand.Rand
+	// seen is told of every object that appears, under the lock.
+	seen func(key string, content []byte)
+	// writes counts what was written since the start.
+	writes int
+}
+
+type fakeObject struct {
+	oss.Info
+	content []byte
+}
+
+type fakeUpload struct {
+	key   string
+	o     oss.PutOptions
+	parts map[int][]byte
+}
+
+func newFakeStore(r *rand.Rand) *fakeStore {
+	return &fakeStore{objects: make(map[string]fakeObject), uploads: make(map[string]*fakeUpload), denied: make(map[string]bool), rand: r}
+}
+
+// put stores content from outside.
+func (f *fakeStore) put(key string, content string) {
+	f.Lock()
+	defer f.Unlock()
+	f.store(key, []byte(content), oss.PutOptions{}, "")
+}
+
+func (f *fakeStore) store(key string, content []byte, o oss.PutOptions, suffix string) oss.Info {
+	content = bytes.Clone(content)
+	f.serial++
+	etag := fmt.Sprintf("%X%s", md5.Sum(content), suffix)
+	info := oss.Info{
+		Object: oss.NewObject(key, etag, int64(len(content)), time.Now()), CRC64: crc64.Checksum(content, crcTable), HasCRC64: true,
+		ContentType: o.ContentType, Meta: maps.Clone(o.Meta),
+	}
+	f.objects[key] = fakeObject{info, content}
+	f.writes++
+	if f.seen != nil {
+		f.seen(key, content)
+	}
+	return info
+}
+
+// fakeBucket is one client of a store.
+type fakeBucket struct {
+	*fakeStore
+	mu struct {
+		sync.Mutex
+		// dead clients' requests come to nothing.
+		dead bool
+	}
+}
+
+func (b *fakeBucket) kill() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.dead = true
+}
+
+// request waits as a network would, and says whether the deed is done and what the
+// caller gets to know.
+func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed bool, err error) {
+	b.Lock()
+	wait := time.Duration(b.rand.IntN(40)) * time.Millisecond
+	fault := b.rand.Float64() < b.faults
+	after := b.rand.IntN(2) == 0
+	denied := write && b.denied[key]
+	b.Unlock()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return after, ctx.Err()
+	case <-t.C:
+	}
+	b.mu.Lock()
+	dead := b.mu.dead
+	b.mu.Unlock()
+	switch {
+	case dead:
+		return false, context.Canceled
+	case denied:
+		return false, fmt.Errorf("put %q: %w", key, oss.ErrAccessDenied)
+	case fault:
+		return after, fmt.Errorf("put %q: %w", key, oss.ErrUnavailable)
+	}
+	return true, nil
+}
+
+func (b *fakeBucket) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.RangeResult, error) {
+	if _, err := b.request(ctx, r.Object.Key, false); err != nil {
+		return oss.RangeResult{}, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	o, ok := b.objects[r.Object.Key]
+	switch {
+	case !ok:
+		return oss.RangeResult{}, oss.ErrNotFound
+	case o.ETag != r.Object.ETag:
+		return oss.RangeResult{}, oss.ErrChanged
+	}
+	copy(r.Buffer, o.content[r.Offset:])
+	return oss.RangeResult{CRC64: o.CRC64, HasCRC64: true}, nil
+}
+
+func (b *fakeBucket) List(ctx context.Context, r oss.ListRequest) (oss.ListPage, error) {
+	if _, err := b.request(ctx, r.Prefix, false); err != nil {
+		return oss.ListPage{}, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	after := r.StartAfter
+	if r.Token != "" {
+		after = r.Token
+	}
+	var page oss.ListPage
+	limit := cmp.Or(r.MaxKeys, 1000)
+	for _, key := range slices.Sorted(maps.Keys(b.objects)) {
+		if !strings.HasPrefix(key, r.Prefix) || key <= after {
+			continue
+		}
+		if i := strings.Index(key[len(r.Prefix):], r.Delimiter); r.Delimiter != "" && i >= 0 {
+			folded := key[:len(r.Prefix)+i+1]
+			if folded <= after || slices.Contains(page.Prefixes, folded) || strings.HasPrefix(after, folded) {
+				continue
+			}
+			page.Prefixes = append(page.Prefixes, folded)
+			if len(page.Objects)+len(page.Prefixes) == limit {
+				page.Next = folded + "\xff"
+				return page, nil
+			}
+			continue
+		}
+		page.Objects = append(page.Objects, oss.ListedObject{Object: b.objects[key].Object})
+		if len(page.Objects)+len(page.Prefixes) == limit {
+			page.Next = key
+			return page, nil
+		}
+	}
+	return page, nil
+}
+
+func (b *fakeBucket) Head(ctx context.Context, key string) (oss.Info, error) {
+	if _, err := b.request(ctx, key, false); err != nil {
+		return oss.Info{}, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	o, ok := b.objects[key]
+	if !ok {
+		return oss.Info{}, oss.ErrNotFound
+	}
+	return o.Info, nil
+}
+
+func (b *fakeBucket) SymlinkTarget(context.Context, string) (string, error) {
+	return "", oss.ErrInvalid
+}
+
+func (b *fakeBucket) Put(ctx context.Context, key string, body oss.Body, o oss.PutOptions) (oss.Info, error) {
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return oss.Info{}, err
+	}
+	deed, err := b.request(ctx, key, true)
+	if !deed {
+		return oss.Info{}, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	if _, ok := b.objects[key]; ok && o.ForbidOverwrite {
+		if err != nil {
+			return oss.Info{}, err
+		}
+		return oss.Info{}, oss.ErrExists
+	}
+	info := b.store(key, content, o, "")
+	if err != nil {
+		return oss.Info{}, err
+	}
+	return info, nil
+}
+
+func (b *fakeBucket) Copy(ctx context.Context, key string, src oss.Object, o oss.PutOptions) (oss.Info, error) {
+	deed, err := b.request(ctx, key, true)
+	if !deed {
+		return oss.Info{}, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	from, ok := b.objects[src.Key]
+	if !ok || from.ETag != src.ETag {
+		return oss.Info{}, oss.ErrChanged
+	}
+	if _, ok := b.objects[key]; ok && o.ForbidOverwrite {
+		return oss.Info{}, oss.ErrExists
+	}
+	if o.ContentType == "" && len(o.Meta) == 0 {
+		o.ContentType, o.Meta = from.ContentType, from.Meta
+	}
+	info := b.store(key, from.content, o, "")
+	return info, err
+}
+
+func (b *fakeBucket) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		deed, err := b.request(ctx, key, true)
+		if deed {
+			b.Lock()
+			delete(b.objects, key)
+			b.writes++
+			b.Unlock()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *fakeBucket) CreateUpload(ctx context.Context, key string, o oss.PutOptions) (oss.MultipartUpload, error) {
+	deed, err := b.request(ctx, key, true)
+	u := oss.MultipartUpload{Key: key}
+	if deed {
+		b.Lock()
+		b.serial++
+		u.ID = fmt.Sprintf("upload-%d", b.serial)
+		b.uploads[u.ID] = &fakeUpload{key: key, o: o, parts: make(map[int][]byte)}
+		b.Unlock()
+	}
+	if err != nil {
+		return oss.MultipartUpload{}, err
+	}
+	return u, nil
+}
+
+func (b *fakeBucket) UploadPart(ctx context.Context, u oss.MultipartUpload, number int, body oss.Body) (oss.Part, error) {
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return oss.Part{}, err
+	}
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return oss.Part{}, err
+	}
+	return b.part(ctx, u, number, func() ([]byte, error) { return content, nil })
+}
+
+func (b *fakeBucket) part(ctx context.Context, u oss.MultipartUpload, number int, read func() ([]byte, error)) (oss.Part, error) {
+	deed, err := b.request(ctx, u.Key, true)
+	if !deed {
+		return oss.Part{}, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	up := b.uploads[u.ID]
+	if up == nil {
+		return oss.Part{}, oss.ErrNotFound
+	}
+	content, failed := read()
+	if failed != nil {
+		return oss.Part{}, failed
+	}
+	up.parts[number] = content
+	return partOf(number, content), err
+}
+
+func partOf(number int, content []byte) oss.Part {
+	return oss.Part{Number: number, ETag: fmt.Sprintf("%X", md5.Sum(content)), Size: int64(len(content)), CRC64: crc64.Checksum(content, crcTable)}
+}
+
+func (b *fakeBucket) CopyPart(ctx context.Context, u oss.MultipartUpload, number int, src oss.Object, offset, size int64) (oss.Part, error) {
+	p, err := b.part(ctx, u, number, func() ([]byte, error) {
+		from, ok := b.objects[src.Key]
+		if !ok || from.ETag != src.ETag {
+			return nil, oss.ErrChanged
+		}
+		return bytes.Clone(from.content[offset : offset+size]), nil
+	})
+	p.CRC64 = 0
+	return p, err
+}
+
+func (b *fakeBucket) ListParts(ctx context.Context, u oss.MultipartUpload) ([]oss.Part, error) {
+	if _, err := b.request(ctx, u.Key, false); err != nil {
+		return nil, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	up := b.uploads[u.ID]
+	if up == nil {
+		return nil, oss.ErrNotFound
+	}
+	var parts []oss.Part
+	for _, n := range slices.Sorted(maps.Keys(up.parts)) {
+		parts = append(parts, partOf(n, up.parts[n]))
+	}
+	return parts, nil
+}
+
+func (b *fakeBucket) CompleteUpload(ctx context.Context, u oss.MultipartUpload, parts []oss.Part, o oss.PutOptions) (oss.Info, error) {
+	deed, err := b.request(ctx, u.Key, true)
+	if !deed {
+		return oss.Info{}, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	up := b.uploads[u.ID]
+	if up == nil {
+		return oss.Info{}, oss.ErrNotFound
+	}
+	if _, ok := b.objects[u.Key]; ok && o.ForbidOverwrite {
+		return oss.Info{}, oss.ErrExists
+	}
+	var content []byte
+	for _, p := range parts {
+		have, ok := up.parts[p.Number]
+		if !ok || partOf(p.Number, have).ETag != p.ETag {
+			return oss.Info{}, oss.ErrInvalid
+		}
+		content = append(content, have...)
+	}
+	delete(b.uploads, u.ID)
+	info := b.store(u.Key, content, up.o, fmt.Sprintf("-%d", len(parts)))
+	return info, err
+}
+
+func (b *fakeBucket) AbortUpload(ctx context.Context, u oss.MultipartUpload) error {
+	deed, err := b.request(ctx, u.Key, false)
+	if deed {
+		b.Lock()
+		delete(b.uploads, u.ID)
+		b.Unlock()
+	}
+	return err
+}
+
+func (b *fakeBucket) ListUploads(ctx context.Context, prefix string) ([]oss.MultipartUpload, error) {
+	if _, err := b.request(ctx, prefix, false); err != nil {
+		return nil, err
+	}
+	b.Lock()
+	defer b.Unlock()
+	var all []oss.MultipartUpload
+	for id, u := range b.uploads {
+		if strings.HasPrefix(u.key, prefix) {
+			all = append(all, oss.MultipartUpload{Key: u.key, ID: id})
+		}
+	}
+	return all, nil
+}

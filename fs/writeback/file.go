@@ -1,0 +1,234 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// File is a file or symlink that was changed through the mount. It stays the same
+// while it is renamed, unlinked or published; only where its content is changes.
+type File struct {
+	space *Space
+	id    fileID
+
+	// committing is held while the content is compared with what was committed last,
+	// and while it becomes a staged file.
+	committing sync.Mutex
+
+	// content guards where the content is and who has it open.
+	content struct {
+		sync.RWMutex
+		// read and write are the staged file, as far as it is open.
+		read, write *os.File
+		// readers and writers count open handles.
+		readers, writers int
+	}
+	// touched says that the staged file was changed in a way that size and time may
+	// not tell.
+	touched atomic.Bool
+	// lent says that the kernel may write to the staged file unseen; unsure that it
+	// may have done so since the last commit without the time showing it. sum is the
+	// CRC-32C of the last content that was committed inline; f.committing guards it.
+	lent, unsure atomic.Bool
+	sum          uint32
+	// opens counts the handles for writing that there ever were.
+	opens atomic.Int64
+
+	// The rest is guarded by Space.mu.
+
+	// failure is why the last publication failed; told says that somebody knows.
+	failure error
+	told    bool
+	// closedAt is when the last generation was committed.
+	closedAt time.Time
+	// forgotten says that the base tree has taken over, and last what the state was.
+	forgotten bool
+	last      fileState
+}
+
+// file returns the living file of an id. s.mu is held.
+func (s *Space) file(id fileID) *File {
+	f := s.mu.files[id]
+	if f == nil {
+		f = &File{space: s, id: id}
+		s.mu.files[id] = f
+	}
+	return f
+}
+
+// state returns a copy of the state of f. One that is gone has a zero ID.
+func (f *File) state() fileState {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	if st := f.space.mu.Files[f.id]; st != nil {
+		return *st
+	}
+	return fileState{}
+}
+
+// known returns the state of f, or the last one it had.
+func (f *File) known() fileState {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	if st := f.space.mu.Files[f.id]; st != nil {
+		return *st
+	}
+	return f.last
+}
+
+// forget lets go of f. Space.mu is held; the record that removes its state follows.
+func (f *File) forget() {
+	f.forgotten = true
+	if st := f.space.mu.Files[f.id]; st != nil {
+		f.last = *st
+	}
+	delete(f.space.mu.files, f.id)
+	delete(f.space.mu.undurable, f.id)
+}
+
+// ID is a number that no other file of the staging directory has or will have.
+func (f *File) ID() uint64 { return f.id }
+
+// Origin returns the object that the file was made from, if it was.
+func (f *File) Origin() (oss.Object, bool) {
+	st := f.known()
+	return st.Origin, st.Origin.ETag != ""
+}
+
+// Path returns where the file is, and whether it is there: not if it was unlinked.
+func (f *File) Path() (dir, base string, linked bool) {
+	st := f.known()
+	return st.Dir, st.Name, st.Linked
+}
+
+// Content returns what the content is: the staged file, or an object.
+func (f *File) Content() (obj oss.Object, staged bool) {
+	st := f.known()
+	return st.Object, st.Staged
+}
+
+// Attr is what stat tells.
+type Attr struct {
+	Size         int64
+	Blocks       int64 // of 512 bytes
+	Mtime, Ctime time.Time
+	Symlink      bool
+	// Mode, UID and GID count if Set.
+	Mode, UID, GID uint32
+	Set            bool
+	// Linked says that the file has a name.
+	Linked bool
+}
+
+// Stat returns the attributes now; for a staged file those of its last write.
+func (f *File) Stat() (Attr, error) {
+	f.content.RLock()
+	defer f.content.RUnlock()
+	st := f.known()
+	a := Attr{
+		Size: max(st.Size, 0), Symlink: st.Symlink, Linked: st.Linked,
+		Mode: st.Attr.Mode, UID: st.Attr.UID, GID: st.Attr.GID, Set: st.Attr.Set,
+	}
+	a.Mtime = time.Unix(0, st.mtime())
+	a.Ctime = a.Mtime
+	if !st.Staged {
+		a.Size = st.Object.Size
+		a.Blocks = (a.Size + 511) / 512
+		return a, nil
+	}
+	var stat syscall.Stat_t
+	var err error
+	if f.content.read != nil {
+		err = syscall.Fstat(int(f.content.read.Fd()), &stat)
+	} else {
+		err = syscall.Stat(f.space.path(f.id), &stat)
+	}
+	if err != nil {
+		return Attr{}, fmt.Errorf("stat staged file of %q: %w", join(st.Dir, st.Name), err)
+	}
+	a.Size, a.Blocks = stat.Size, stat.Blocks
+	a.Mtime, a.Ctime = time.Unix(stat.Mtim.Unix()), time.Unix(stat.Ctim.Unix())
+	return a, nil
+}
+
+// ReadAt reads from the staged file, as [io.ReaderAt] does. If staged is false the
+// content is the object that Content returns now, which the cache reads.
+func (f *File) ReadAt(p []byte, off int64) (n int, staged bool, err error) {
+	f.content.RLock()
+	defer f.content.RUnlock()
+	if !f.state().Staged {
+		return 0, false, nil
+	}
+	if f.content.read != nil {
+		n, err = f.content.read.ReadAt(p, off)
+		return n, true, err
+	}
+	file, err := os.Open(f.space.path(f.id))
+	if err != nil {
+		return 0, true, fmt.Errorf("read staged file: %w", err)
+	}
+	defer file.Close()
+	n, err = file.ReadAt(p, off)
+	return n, true, err
+}
+
+// target returns the content of a symlink.
+func (f *File) target(ctx context.Context) (string, error) {
+	st := f.state()
+	size := max(st.Size, 0)
+	if !st.Staged {
+		size = st.Object.Size
+	}
+	if size > maxTarget {
+		return "", syscall.ENAMETOOLONG
+	}
+	b := make([]byte, size)
+	n, staged, err := f.ReadAt(b, 0)
+	switch {
+	case staged && (err == nil || errors.Is(err, io.EOF)):
+		return string(b[:n]), nil
+	case staged:
+		return "", err
+	case st.Object.ETag == "":
+		return "", syscall.ESTALE
+	}
+	if _, err := f.space.bucket.ReadRange(ctx, oss.RangeRequest{Object: st.Object, Buffer: b[:st.Object.Size]}); err != nil {
+		return "", fmt.Errorf("read symlink: %w", err)
+	}
+	return string(b), nil
+}
+
+// maxTarget is the longest target of a symlink, in bytes.
+const maxTarget = 4095
+
+// openStaged opens the staged file for reading if it is not. f.content is locked.
+func (f *File) openStaged() error {
+	if f.content.read != nil {
+		return nil
+	}
+	file, err := os.Open(f.space.path(f.id))
+	if err != nil {
+		return fmt.Errorf("open staged file: %w", err)
+	}
+	f.content.read = file
+	return nil
+}
+
+// busy reports whether somebody has f open. f.content is locked.
+func (f *File) busy() bool { return f.content.readers+f.content.writers > 0 }
+
+// hasWriters reports whether somebody has f open for writing.
+func (f *File) hasWriters() bool {
+	f.content.RLock()
+	defer f.content.RUnlock()
+	return f.content.writers > 0
+}

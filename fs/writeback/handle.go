@@ -1,0 +1,414 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// OpenOptions say how a file is opened.
+type OpenOptions struct {
+	// Write opens for writing, and makes the content a staged file first.
+	Write bool
+	// Truncate begins with nothing; it needs Write.
+	Truncate bool
+}
+
+// Handle is one open file. It must be released.
+type Handle struct {
+	file     *File
+	write    bool
+	staged   *os.File
+	released atomic.Bool
+}
+
+// Open opens the file called base in dir. A clean object can be opened for writing
+// only: reading it is the cache's business.
+//
+// Errors: [fs.ErrNotExist], EISDIR, EINVAL, those of the object store where an
+// object has to be fetched, ENOSPC.
+func (s *Space) Open(ctx context.Context, dir, base string, o OpenOptions) (*Handle, error) {
+	e, _, err := s.Lookup(ctx, dir, base)
+	if err != nil {
+		return nil, err
+	}
+	if e.Kind == manifest.Directory {
+		return nil, syscall.EISDIR
+	}
+	f := e.File
+	if f == nil {
+		if !o.Write {
+			return nil, syscall.EINVAL
+		}
+		if f, err = s.claim(ctx, dir, e.Entry); err != nil {
+			return nil, err
+		}
+	}
+	return s.OpenFile(ctx, f, o)
+}
+
+// claim makes a file of an entry of the base tree.
+func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File, error) {
+	var a attributes
+	symlink := e.Kind == manifest.Symlink
+	if symlink {
+		// What an OSS symlink object holds is a key, which cannot be edited as a file.
+		return nil, syscall.ENOTSUP
+	}
+	if s.cfg.Attrs {
+		info, err := s.bucket.Head(ctx, e.Object.Key)
+		switch {
+		case err == nil && info.Object == e.Object:
+			a = parseAttributes(info.Meta)
+			symlink = isLink(info.Meta)
+		case err == nil || errors.Is(err, oss.ErrNotFound):
+			return nil, syscall.ESTALE
+		default:
+			return nil, fmt.Errorf("open %q: %w", join(dir, e.Name), err)
+		}
+	}
+	s.mu.Lock()
+	if known, ok, err := s.entry(dir, e.Name); ok {
+		s.mu.Unlock()
+		if err == nil && known.File == nil {
+			err = syscall.EISDIR
+		}
+		return known.File, err
+	}
+	id := s.mu.NextFile
+	pos := s.record(&openedRecord{
+		File: id, Symlink: symlink, Attr: a,
+		At: place{Dir: dir, Name: e.Name, Key: e.Object.Key, Base: e.Object},
+	})
+	f := s.file(id)
+	s.mu.Unlock()
+	s.settleLater(dir, e.Name, pos)
+	return f, s.journal.write(pos)
+}
+
+// OpenFile opens a file that is known already, wherever it is by now. ESTALE means
+// that the base tree has taken over its name: look it up again.
+func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, error) {
+	h := &Handle{file: f, write: o.Write}
+	if !o.Write {
+		f.content.Lock()
+		defer f.content.Unlock()
+		st := f.state()
+		if st.ID == 0 {
+			return nil, syscall.ESTALE
+		}
+		if st.Staged {
+			if err := f.openStaged(); err != nil {
+				return nil, err
+			}
+			h.staged = f.content.read
+		}
+		f.content.readers++
+		return h, nil
+	}
+	if err := s.room(ctx); err != nil {
+		return nil, err
+	}
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	if err := f.stage(ctx, o.Truncate); err != nil {
+		return nil, err
+	}
+	f.content.Lock()
+	defer f.content.Unlock()
+	if f.state().ID == 0 {
+		return nil, syscall.ESTALE
+	}
+	if err := f.openStaged(); err != nil {
+		return nil, err
+	}
+	if o.Truncate {
+		f.touched.Store(true)
+		if err := os.Truncate(s.path(f.id), 0); err != nil {
+			return nil, fmt.Errorf("truncate staged file: %w", err)
+		}
+	}
+	h.staged = f.content.read
+	f.content.writers++
+	f.opens.Add(1)
+	return h, nil
+}
+
+// stage makes the content a staged file; an empty one will do if empty. f.committing
+// is held, so that nothing else changes where the content is but adoption, which
+// holds it as well.
+func (f *File) stage(ctx context.Context, empty bool) error {
+	s := f.space
+	st := f.state()
+	switch {
+	case st.ID == 0:
+		return syscall.ESTALE
+	case st.Staged:
+		return nil
+	}
+	path := s.path(f.id)
+	size := int64(-1)
+	if empty {
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err == nil {
+			err = file.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("make staged file: %w", err)
+		}
+	} else {
+		obj := st.Object
+		if err := s.cache.Take(ctx, obj, path); err != nil {
+			os.Remove(path)
+			if errors.Is(err, oss.ErrChanged) || errors.Is(err, oss.ErrNotFound) {
+				s.renew(st.Dir, st.Name)
+				return fmt.Errorf("fetch %q for writing: %w: %w", join(st.Dir, st.Name), syscall.ESTALE, err)
+			}
+			return fmt.Errorf("fetch %q for writing: %w", join(st.Dir, st.Name), err)
+		}
+		size = obj.Size
+		if err := os.Chtimes(path, time.Time{}, time.Unix(0, st.mtime())); err != nil {
+			return fmt.Errorf("set the time of a staged file: %w", err)
+		}
+	}
+	stamp, got, err := stampOf(path)
+	if err == nil && size >= 0 && got != size {
+		err = fmt.Errorf("fetched %d bytes of %d", got, size)
+	}
+	if err != nil {
+		os.Remove(path)
+		return fmt.Errorf("fetch %q for writing: %w", join(st.Dir, st.Name), err)
+	}
+	f.content.Lock()
+	defer f.content.Unlock()
+	s.mu.Lock()
+	if s.mu.Files[f.id] == nil {
+		s.mu.Unlock()
+		os.Remove(path)
+		return syscall.ESTALE
+	}
+	pos := s.record(&takenRecord{File: f.id, Size: size, Stamp: stamp})
+	s.mu.Unlock()
+	return s.journal.write(pos)
+}
+
+// stampOf returns what tells a change of a staged file.
+func stampOf(path string) (stamp, size int64, err error) {
+	var st syscall.Stat_t
+	if err := syscall.Stat(path, &st); err != nil {
+		return 0, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st.Mtim.Nano(), st.Size, nil
+}
+
+// File returns the file that is open.
+func (h *Handle) File() *File { return h.file }
+
+// OSFile returns the staged file, open for reading, or nil if the content is an
+// object. The kernel may be given it as a backing file, for writing as well: it opens
+// it anew. It must be neither closed nor used after Release.
+func (h *Handle) OSFile() *os.File {
+	if h.write {
+		h.file.lent.Store(true)
+	}
+	return h.staged
+}
+
+// ReadAt reads as [File.ReadAt] does.
+func (h *Handle) ReadAt(p []byte, off int64) (n int, staged bool, err error) {
+	return h.file.ReadAt(p, off)
+}
+
+// WriteAt writes p at off. It waits a while where there is no room, and fails with
+// ENOSPC then.
+func (h *Handle) WriteAt(ctx context.Context, p []byte, off int64) (int, error) {
+	if err := h.writable(ctx); err != nil {
+		return 0, err
+	}
+	f := h.file
+	f.content.RLock()
+	defer f.content.RUnlock()
+	f.touched.Store(true)
+	return f.content.write.WriteAt(p, off)
+}
+
+// Append writes p at the end.
+func (h *Handle) Append(ctx context.Context, p []byte) (int, error) {
+	if err := h.writable(ctx); err != nil {
+		return 0, err
+	}
+	f := h.file
+	f.content.Lock()
+	defer f.content.Unlock()
+	f.touched.Store(true)
+	info, err := f.content.write.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return f.content.write.WriteAt(p, info.Size())
+}
+
+// writable opens the staged file for writing.
+func (h *Handle) writable(ctx context.Context) error {
+	if !h.write {
+		return syscall.EBADF
+	}
+	if err := h.file.space.room(ctx); err != nil {
+		return err
+	}
+	f := h.file
+	f.content.Lock()
+	defer f.content.Unlock()
+	if f.content.write != nil {
+		return nil
+	}
+	file, err := os.OpenFile(f.space.path(f.id), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open staged file: %w", err)
+	}
+	f.content.write = file
+	return nil
+}
+
+// Truncate sets the size.
+func (h *Handle) Truncate(ctx context.Context, size int64) error {
+	if err := h.writable(ctx); err != nil {
+		return err
+	}
+	f := h.file
+	f.content.RLock()
+	defer f.content.RUnlock()
+	f.touched.Store(true)
+	return f.content.write.Truncate(size)
+}
+
+// Allocate does what fallocate(2) does.
+func (h *Handle) Allocate(ctx context.Context, mode uint32, off, size int64) error {
+	if err := h.writable(ctx); err != nil {
+		return err
+	}
+	f := h.file
+	f.content.RLock()
+	defer f.content.RUnlock()
+	f.touched.Store(true)
+	return unix.Fallocate(int(f.content.write.Fd()), mode, off, size)
+}
+
+// Flush is close(2): what was written survives the daemon from here on, and the
+// loss of power soon. It returns the error of an earlier publication once.
+func (h *Handle) Flush(ctx context.Context) error {
+	if !h.write {
+		return nil
+	}
+	f := h.file
+	if err := f.commit(false); err != nil {
+		return err
+	}
+	if err := f.waitThrough(ctx); err != nil {
+		return err
+	}
+	return f.report()
+}
+
+// Sync is fsync(2): what was written survives the loss of power when it returns.
+func (h *Handle) Sync(ctx context.Context) error {
+	f := h.file
+	if err := f.commit(true); err != nil {
+		return err
+	}
+	if err := f.waitThrough(ctx); err != nil {
+		return err
+	}
+	return f.report()
+}
+
+// report returns why publication failed, if nobody was told yet.
+func (f *File) report() error {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	if f.told {
+		return nil
+	}
+	f.told = true
+	return f.failure
+}
+
+// Release ends the handle. What was written through a mapping since the last Flush
+// is committed.
+func (h *Handle) Release() {
+	if h.released.Swap(true) {
+		return
+	}
+	f := h.file
+	s := f.space
+	f.content.Lock()
+	if h.write {
+		f.content.writers--
+	} else {
+		f.content.readers--
+	}
+	if f.content.writers == 0 && f.content.write != nil {
+		f.content.write.Close() //nolint:errcheck // what it wrote is in the page cache; fsync tells
+		f.content.write = nil
+	}
+	last := !f.busy()
+	if last && f.content.read != nil {
+		f.content.read.Close() //nolint:errcheck // it was only read
+		f.content.read = nil
+	}
+	f.content.Unlock()
+	if h.write {
+		if err := f.commit(false); err != nil {
+			s.log.Error("a change after the last close could not be recorded", "file", f.id, "err", err)
+		}
+	}
+	if last {
+		s.released(f)
+		st := f.state()
+		s.settleLater(st.Dir, st.Name, 0)
+	}
+	wake(s.publishNow)
+}
+
+// released forgets f if it has no name any more, and its staged file if there is
+// nothing in it.
+func (s *Space) released(f *File) {
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	f.content.Lock()
+	defer f.content.Unlock()
+	s.mu.Lock()
+	st := s.mu.Files[f.id]
+	var pos int64
+	switch {
+	case st == nil || f.busy():
+		s.mu.Unlock()
+		return
+	case !st.Linked && (st.Suspect == 0 || st.Suspect != st.Gen):
+		f.forget()
+		f.last.Staged = false
+		pos = s.record(&releasedRecord{File: f.id})
+	case st.Linked && st.Staged && st.Gen == st.BaseGen && st.Object.ETag != "" && !f.touched.Load():
+		// It was opened for writing, and nothing was written.
+		pos = s.record(&revertedRecord{File: f.id, Time: now()})
+	default:
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	if err := s.journal.write(pos); err != nil {
+		s.log.Error("forgetting an unlinked file failed", "file", f.id, "err", err)
+		return
+	}
+	os.Remove(s.path(f.id))
+}

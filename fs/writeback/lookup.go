@@ -1,0 +1,246 @@
+package writeback
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// Entry is one name as the mount shows it.
+type Entry struct {
+	manifest.Entry
+	// File is set if the name means a file that was changed here. Object is then its
+	// content if that is an object, and else has a size and a time only.
+	File *File
+}
+
+// nameValidity is how long an answer about a changed name may be repeated.
+const nameValidity = 5 * time.Second
+
+// Lookup returns what name means in dir. A name that does not exist is
+// [fs.ErrNotExist]; the Validity says how long the answer may be repeated.
+func (s *Space) Lookup(ctx context.Context, dir, base string) (Entry, manifest.Validity, error) {
+	for {
+		s.mu.Lock()
+		e, known, err := s.entry(dir, base)
+		forgets := s.mu.forgets
+		s.mu.Unlock()
+		if known {
+			return e, manifest.Validity(time.Now().Add(nameValidity)), err
+		}
+		below, valid, err := s.base.Lookup(ctx, dir, base)
+		s.mu.Lock()
+		e, known, errKnown := s.entry(dir, base)
+		same := forgets == s.mu.forgets
+		s.mu.Unlock()
+		switch {
+		case known:
+			return e, manifest.Validity(time.Now().Add(nameValidity)), errKnown
+		case same:
+			return Entry{Entry: below}, valid, err
+		}
+		// A name was forgotten meanwhile: what the base tree said may be older.
+		if err := ctx.Err(); err != nil {
+			return Entry{}, manifest.Validity{}, err
+		}
+	}
+}
+
+// entry returns what the space itself says of a name. s.mu is held.
+func (s *Space) entry(dir, base string) (e Entry, known bool, err error) {
+	n, ok := s.mu.lookup(dir, base)
+	switch {
+	case !ok:
+		return Entry{}, false, nil
+	case n.Kind == nameGone:
+		return Entry{}, true, fs.ErrNotExist
+	}
+	return s.entryOf(base, n), true, nil
+}
+
+// entryOf returns the entry of a name that is not gone. s.mu is held.
+func (s *Space) entryOf(base string, n name) Entry {
+	e := Entry{Entry: manifest.Entry{Name: base, Kind: manifest.Directory, Object: oss.Object{Key: n.Key}, Cursor: cursorOf(n.Key)}}
+	if n.Kind == nameDirectory {
+		return e
+	}
+	f := s.mu.Files[n.File]
+	e.File = s.file(n.File)
+	e.Kind = manifest.File
+	if f.Symlink {
+		e.Kind = manifest.Symlink
+	}
+	e.Object = f.Object
+	if f.Staged {
+		e.Object = oss.Object{Key: n.Key, Size: max(f.Size, 0), ModTime: time.Unix(0, f.mtime()).UTC()}
+	}
+	return e
+}
+
+// mtime is the time of the last change in nanoseconds, as far as the state knows.
+func (f *fileState) mtime() int64 {
+	switch {
+	case f.Staged:
+		return f.Stamp
+	case f.Attr.Mtime != 0:
+		return f.Attr.Mtime
+	}
+	return f.Object.ModTime.UnixNano()
+}
+
+// A cursor is a key in hexadecimal digits: the listing goes on after it. Behind a
+// colon stands the cursor of the base tree that leads there, if there is one.
+func cursorOf(key string) string { return hex.EncodeToString([]byte(key)) + ":" }
+
+func parseCursor(cursor string) (key, below string, ok bool) {
+	if cursor == "" {
+		return "", "", true
+	}
+	digits, below, ok := strings.Cut(cursor, ":")
+	b, err := hex.DecodeString(digits)
+	return string(b), below, ok && err == nil
+}
+
+// ReadDir returns entries of dir in the order of keys, after the one whose Cursor
+// is after; at least one unless the directory ends. No name comes twice and none
+// that stays is left out, also while names are published. A directory that does
+// not exist is [fs.ErrNotExist].
+func (s *Space) ReadDir(ctx context.Context, dir, after string, limit int) ([]Entry, manifest.Validity, error) {
+	key, below, ok := parseCursor(after)
+	if !ok || limit <= 0 {
+		return nil, manifest.Validity{}, syscall.EINVAL
+	}
+	for {
+		s.mu.Lock()
+		forgets, touched := s.mu.forgets, len(s.mu.Names[dir]) > 0
+		s.mu.Unlock()
+		page, err := s.basePage(ctx, dir, key, below, limit)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, manifest.Validity{}, err
+		}
+		s.mu.Lock()
+		if forgets != s.mu.forgets {
+			s.mu.Unlock()
+			if err := ctx.Err(); err != nil {
+				return nil, manifest.Validity{}, err
+			}
+			continue
+		}
+		touched = touched || len(s.mu.Names[dir]) > 0
+		merged, known := s.merge(dir, key, below, page)
+		s.mu.Unlock()
+		if err != nil && !known {
+			return nil, page.valid, err
+		}
+		if touched {
+			page.valid = manifest.Validity(time.Now())
+		}
+		if len(merged) == 0 && !page.end {
+			// Everything in it was hidden.
+			last := page.entries[len(page.entries)-1]
+			key, below = last.Object.Key, last.Cursor
+			continue
+		}
+		return merged[:min(limit, len(merged))], page.valid, nil
+	}
+}
+
+// basePage is a stretch of the base tree: all that it has of a directory from a key
+// to that of the last entry, or to the end.
+type basePage struct {
+	entries []manifest.Entry
+	valid   manifest.Validity
+	end     bool
+}
+
+// basePage reads the base tree after key. below is a cursor that leads there or to
+// somewhere before.
+func (s *Space) basePage(ctx context.Context, dir, key, below string, limit int) (basePage, error) {
+	for {
+		entries, valid, err := s.base.ReadDir(ctx, dir, below, limit)
+		if err != nil {
+			return basePage{valid: valid, end: true}, err
+		}
+		page := basePage{entries: entries, valid: valid, end: len(entries) == 0}
+		if page.end {
+			return page, nil
+		}
+		below = entries[len(entries)-1].Cursor
+		first, _ := slices.BinarySearchFunc(entries, key+"\x00", func(e manifest.Entry, key string) int {
+			return strings.Compare(e.Object.Key, key)
+		})
+		if key == "" {
+			first = 0
+		}
+		if page.entries = entries[first:]; len(page.entries) > 0 {
+			return page, nil
+		}
+	}
+}
+
+// merge lays the names of the space over a stretch of the base tree that begins
+// after key, where below leads. known says that the space knows that the directory exists. s.mu is
+// held.
+func (s *Space) merge(dir, key, below string, page basePage) (merged []Entry, known bool) {
+	names := s.mu.Names[dir]
+	last := ""
+	if !page.end {
+		last = page.entries[len(page.entries)-1].Object.Key
+	}
+	for base, n := range names {
+		known = known || n.Kind != nameGone
+		if n.Kind == nameGone || n.Key <= key || !page.end && n.Key > last {
+			continue
+		}
+		merged = append(merged, s.entryOf(base, n))
+	}
+	if dir != "" && !known {
+		n, ok := s.mu.lookup(parent(dir), dir[strings.LastIndexByte(dir, '/')+1:])
+		known = ok && n.Kind == nameDirectory
+	}
+	for _, e := range page.entries {
+		if _, hidden := names[e.Name]; !hidden {
+			e.Cursor = cursorOf(e.Object.Key) + e.Cursor
+			merged = append(merged, Entry{Entry: e})
+		}
+	}
+	slices.SortFunc(merged, func(a, b Entry) int { return strings.Compare(a.sortKey(), b.sortKey()) })
+	// A name of ours continues the base tree where the entry before it did.
+	for i := range merged {
+		if merged[i].File == nil && !strings.HasSuffix(merged[i].Cursor, ":") {
+			_, below, _ = parseCursor(merged[i].Cursor)
+		} else if below != "" {
+			merged[i].Cursor += below
+		}
+	}
+	return merged, known || dir == ""
+}
+
+// sortKey is the place of e in its directory: its key, for which the cursor stands
+// also where Object is that of another key.
+func (e *Entry) sortKey() string {
+	key, _, _ := parseCursor(e.Cursor)
+	return key
+}
+
+// ReadLink returns the target of a symlink.
+func (s *Space) ReadLink(ctx context.Context, e Entry) (string, error) {
+	if e.File == nil {
+		return s.base.ReadLink(ctx, e.Entry)
+	}
+	if !e.File.state().Symlink {
+		return "", syscall.EINVAL
+	}
+	return e.File.target(ctx)
+}
+
+// Problems reports what the base tree cannot show.
+func (s *Space) Problems() manifest.Problems { return s.base.Problems() }

@@ -1,0 +1,351 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// CreateOptions are the attributes of a new name. They are kept with Config.Attrs.
+type CreateOptions struct{ Mode, UID, GID uint32 }
+
+// maxName is the longest name in bytes.
+const maxName = 255
+
+// newPlace returns the place of a name, and what the space or the base tree has
+// there now. Without anything there, the entry is empty and the key is made of the
+// name; a name that no key can have is EILSEQ, a long one ENAMETOOLONG.
+func (s *Space) newPlace(ctx context.Context, dir, base string) (place, Entry, error) {
+	if len(base) > maxName {
+		return place{}, Entry{}, syscall.ENAMETOOLONG
+	}
+	e, _, err := s.Lookup(ctx, dir, base)
+	p := place{Dir: dir, Name: base}
+	switch {
+	case err == nil && e.File != nil:
+		p.Key = e.File.state().Key
+		return p, e, nil
+	case err == nil:
+		p.Key, p.Base = e.Object.Key, e.Object
+		return p, e, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return place{}, Entry{}, fmt.Errorf("look up %q: %w", join(dir, base), err)
+	}
+	p.Key, err = manifest.KeyOf(s.cfg.Prefix, dir, base)
+	if err != nil {
+		return place{}, Entry{}, err
+	}
+	p.Base = absent(p.Key)
+	return p, Entry{}, nil
+}
+
+// Create makes a new file and opens it for writing. It is [fs.ErrExist] if there is
+// the name.
+func (s *Space) Create(ctx context.Context, dir, base string, o CreateOptions) (*Handle, error) {
+	f, err := s.create(ctx, dir, base, o, false)
+	if err != nil {
+		return nil, err
+	}
+	return &Handle{file: f, write: true, staged: f.content.read}, nil
+}
+
+// create makes a new file that is open for writing once.
+func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, symlink bool) (*File, error) {
+	if err := s.room(ctx); err != nil {
+		return nil, err
+	}
+	p, e, err := s.newPlace(ctx, dir, base)
+	if err != nil {
+		return nil, err
+	}
+	if e.Name != "" {
+		return nil, fs.ErrExist
+	}
+	s.mu.Lock()
+	id := s.mu.NextFile
+	s.mu.NextFile++
+	s.mu.Unlock()
+	path := s.path(id)
+	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make staged file: %w", err)
+	}
+	a := attributes{}
+	if s.cfg.Attrs {
+		a = attributes{Mode: o.Mode & 0o7777, UID: o.UID, GID: o.GID, Set: true}
+	}
+	s.mu.Lock()
+	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameGone || s.mu.closed {
+		s.mu.Unlock()
+		file.Close() //nolint:errcheck // it is empty
+		os.Remove(path)
+		return nil, fs.ErrExist
+	}
+	pos := s.record(&createdRecord{File: id, At: p, Symlink: symlink, Attr: a})
+	f := s.file(id)
+	f.content.read, f.content.writers = file, 1
+	f.opens.Add(1)
+	s.mu.Unlock()
+	return f, s.journal.write(pos)
+}
+
+// Symlink makes a symbolic link.
+func (s *Space) Symlink(ctx context.Context, dir, base, target string, o CreateOptions) (*File, error) {
+	switch {
+	case target == "" || strings.IndexByte(target, 0) >= 0:
+		return nil, syscall.EINVAL
+	case len(target) > maxTarget:
+		return nil, syscall.ENAMETOOLONG
+	}
+	o.Mode = 0o777
+	f, err := s.create(ctx, dir, base, o, true)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handle{file: f, write: true, staged: f.content.read}
+	defer h.Release()
+	if _, err := h.WriteAt(ctx, []byte(target), 0); err != nil {
+		return nil, err
+	}
+	return f, h.Flush(ctx)
+}
+
+// Unlink removes a name that is not a directory.
+func (s *Space) Unlink(ctx context.Context, dir, base string) error {
+	p, e, err := s.newPlace(ctx, dir, base)
+	switch {
+	case err != nil:
+		return err
+	case e.Name == "":
+		return fs.ErrNotExist
+	case e.Kind == manifest.Directory:
+		return syscall.EISDIR
+	}
+	if err := s.keepDir(ctx, dir); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if n, ok := s.mu.lookup(dir, base); ok {
+		switch n.Kind {
+		case nameGone:
+			s.mu.Unlock()
+			return fs.ErrNotExist
+		case nameDirectory:
+			s.mu.Unlock()
+			return syscall.EISDIR
+		}
+		p.Key = n.Key
+	}
+	pos := s.record(&unlinkedRecord{At: p, Time: now()})
+	f := s.unlinked(e.File)
+	s.mu.Unlock()
+	if err := s.journal.write(pos); err != nil {
+		return err
+	}
+	if f != nil {
+		s.dropUnlinked(f)
+	}
+	wake(s.publishNow)
+	wake(s.commitNow)
+	return nil
+}
+
+// unlinked returns f if it lost its name. s.mu is held.
+func (s *Space) unlinked(f *File) *File {
+	if f == nil {
+		return nil
+	}
+	if st := s.mu.Files[f.id]; st != nil && !st.Linked {
+		return f
+	}
+	return nil
+}
+
+// dropUnlinked forgets a file without a name, unless it is open: then its last
+// Release does.
+func (s *Space) dropUnlinked(f *File) {
+	f.content.RLock()
+	busy := f.busy()
+	f.content.RUnlock()
+	if !busy {
+		s.released(f)
+	}
+}
+
+// keepDir makes sure that dir does not vanish with its last object: it becomes one
+// of ours, with a marker.
+func (s *Space) keepDir(ctx context.Context, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	up, base := parent(dir), dir[strings.LastIndexByte(dir, '/')+1:]
+	s.mu.Lock()
+	_, known := s.mu.lookup(up, base)
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	e, _, err := s.Lookup(ctx, up, base)
+	if err != nil || e.Kind != manifest.Directory {
+		if err == nil {
+			err = syscall.ENOTDIR
+		}
+		return err
+	}
+	s.mu.Lock()
+	pos := int64(0)
+	if _, known := s.mu.lookup(up, base); !known {
+		at := place{Dir: up, Name: base, Key: e.Object.Key, Base: absent(e.Object.Key)}
+		pos = s.record(&madeDirRecord{At: at, Time: now(), Exists: true})
+	}
+	s.mu.Unlock()
+	return s.journal.write(pos)
+}
+
+// Mkdir makes a directory.
+func (s *Space) Mkdir(ctx context.Context, dir, base string) error {
+	p, e, err := s.newPlace(ctx, dir, base)
+	if err != nil {
+		return err
+	}
+	if e.Name != "" {
+		return fs.ErrExist
+	}
+	p.Key = strings.TrimSuffix(p.Key, "/") + "/"
+	p.Base = absent(p.Key)
+	if len(p.Key) > maxKey {
+		return syscall.ENAMETOOLONG
+	}
+	s.mu.Lock()
+	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameGone {
+		s.mu.Unlock()
+		return fs.ErrExist
+	}
+	pos := s.record(&madeDirRecord{At: p, Time: now()})
+	s.mu.Unlock()
+	wake(s.publishNow)
+	wake(s.commitNow)
+	return s.journal.write(pos)
+}
+
+// maxKey is the longest key in bytes, by OSS's naming rules.
+const maxKey = 1023
+
+// Rmdir removes an empty directory.
+func (s *Space) Rmdir(ctx context.Context, dir, base string) error {
+	p, e, err := s.newPlace(ctx, dir, base)
+	switch {
+	case err != nil:
+		return err
+	case e.Name == "":
+		return fs.ErrNotExist
+	case e.Kind != manifest.Directory:
+		return syscall.ENOTDIR
+	}
+	path := join(dir, base)
+	inside, _, err := s.ReadDir(ctx, path, "", 1)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(inside) > 0 {
+		return syscall.ENOTEMPTY
+	}
+	if err := s.keepDir(ctx, dir); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for _, n := range s.mu.Names[path] {
+		if n.Kind != nameGone {
+			s.mu.Unlock()
+			return syscall.ENOTEMPTY
+		}
+	}
+	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameDirectory {
+		s.mu.Unlock()
+		return fs.ErrNotExist
+	}
+	p.Base = oss.Object{Key: p.Key, ETag: anyVersion}
+	pos := s.record(&removedDirRecord{At: p, Time: now()})
+	s.mu.Unlock()
+	wake(s.publishNow)
+	wake(s.commitNow)
+	return s.journal.write(pos)
+}
+
+// Rename moves a name, over what is there if flags do not say RENAME_NOREPLACE. It
+// returns the file that was moved, or nil for a directory: a clean object becomes a
+// file.
+func (s *Space) Rename(ctx context.Context, dir, base, newDir, newBase string, flags uint32) (*File, error) {
+	if flags&^unix.RENAME_NOREPLACE != 0 {
+		return nil, syscall.EINVAL
+	}
+	_, from, err := s.newPlace(ctx, dir, base)
+	if err != nil {
+		return nil, err
+	}
+	if from.Name == "" {
+		return nil, fs.ErrNotExist
+	}
+	to, there, err := s.newPlace(ctx, newDir, newBase)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case there.Name == "":
+	case flags&unix.RENAME_NOREPLACE != 0:
+		return nil, fs.ErrExist
+	case dir == newDir && base == newBase:
+		return from.File, nil
+	case from.Kind == manifest.Directory && there.Kind != manifest.Directory:
+		return nil, syscall.ENOTDIR
+	case from.Kind != manifest.Directory && there.Kind == manifest.Directory:
+		return nil, syscall.EISDIR
+	}
+	if from.Kind == manifest.Directory {
+		return nil, s.renameDir(ctx, dir, base, from, to, there)
+	}
+	f := from.File
+	if f == nil {
+		if f, err = s.claim(ctx, dir, from.Entry); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.keepDir(ctx, dir); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	st := s.mu.Files[f.id]
+	n, ok := s.mu.lookup(dir, base)
+	if st == nil || !st.Linked || !ok || n.File != f.id {
+		s.mu.Unlock()
+		return nil, fs.ErrNotExist
+	}
+	if n, ok := s.mu.lookup(newDir, newBase); ok {
+		if n.Kind == nameDirectory {
+			s.mu.Unlock()
+			return nil, syscall.EISDIR
+		}
+		to.Key = n.Key
+	}
+	pos := s.record(&renamedRecord{File: f.id, To: to, Time: now()})
+	replaced := s.unlinked(there.File)
+	s.mu.Unlock()
+	if err := s.journal.write(pos); err != nil {
+		return nil, err
+	}
+	if replaced != nil && replaced != f {
+		s.dropUnlinked(replaced)
+	}
+	wake(s.publishNow)
+	wake(s.commitNow)
+	return f, nil
+}

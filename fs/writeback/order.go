@@ -1,0 +1,202 @@
+package writeback
+
+import (
+	"slices"
+	"sort"
+	"strings"
+)
+
+// overtakeWindow is how far apart the closes of two new small files may be for the
+// later one to be published first, in nanoseconds.
+const overtakeWindow = int64(1e9)
+
+// opQueue has operations in the order in which they were wanted.
+type opQueue struct {
+	items []queued
+	gone  int
+}
+
+type queued struct {
+	order, id uint64
+	op        *operation
+}
+
+func (q queued) less(order, id uint64) bool {
+	return q.order < order || q.order == order && q.id < id
+}
+
+func (q *opQueue) find(op *operation) int {
+	return sort.Search(len(q.items), func(i int) bool { return !q.items[i].less(op.Order, op.ID) })
+}
+
+func (q *opQueue) add(op *operation) {
+	// New ones come last, but for those of a snapshot's making.
+	q.items = slices.Insert(q.items, q.find(op), queued{op.Order, op.ID, op})
+}
+
+func (q *opQueue) remove(op *operation) {
+	i := q.find(op)
+	if i == len(q.items) || q.items[i].op != op {
+		return
+	}
+	q.items[i].op = nil
+	if q.gone++; q.gone > 64 && q.gone > len(q.items)/2 {
+		q.items = slices.DeleteFunc(q.items, func(x queued) bool { return x.op == nil })
+		q.gone = 0
+	}
+}
+
+func (q *opQueue) len() int { return len(q.items) - q.gone }
+
+// standing is what the order has to know of an operation beside itself.
+type standing struct {
+	// failing: it cannot succeed as things are, and holds back only what is beside or
+	// above it.
+	failing bool
+	// small: it is a new small file or a directory, which may be overtaken by others
+	// of its second.
+	small bool
+}
+
+// mark is what is unfinished in a directory or below it.
+type mark struct {
+	strict bool
+	oldest int64
+}
+
+// stretched is an operation whose content was committed again, while its scan goes
+// on. It has to wait for what came between its place and its last commit, but for
+// what waits for itself.
+type stretched struct {
+	op      *operation
+	index   int
+	blocked bool
+	// waiting are the directories in or below which something waits for op, op's own
+	// and all above it included.
+	waiting map[string]bool
+}
+
+// maxStretched is how many of them are looked at in one scan; others wait.
+const maxStretched = 64
+
+// meet takes note of a later operation.
+func (x *stretched) meet(op *operation, failing bool) {
+	switch {
+	case op.Order >= x.op.After:
+	case op.Barrier || x.waiting[op.Dir]:
+		markAbove(x.waiting, op.Dir)
+	case x.op.Barrier && !failing || within(op.Dir, x.op.Dir):
+		x.blocked = true
+	}
+}
+
+func markAbove(marks map[string]bool, dir string) {
+	for ; ; dir = parent(dir) {
+		marks[dir] = true
+		if dir == "" {
+			return
+		}
+	}
+}
+
+// within reports whether dir is above or below it.
+func within(dir, above string) bool {
+	return above == "" || dir == above || strings.HasPrefix(dir, above+"/")
+}
+
+// verdict is an operation, and whether the order lets it begin.
+type verdict struct {
+	op    *operation
+	ready bool
+}
+
+// scan says of each operation in order, until enough returns true, whether the order
+// of publication (promise 4) lets it begin.
+//
+// An operation waits for those before it in its own directory or below, and if it
+// is a barrier for all before it that are not failing. Those with one Order do not
+// wait for one another.
+func (q *opQueue) scan(of func(*operation) standing, enough func(*operation) bool) []verdict {
+	s := scanning{of: of, marks: make(map[string]mark)}
+	for _, x := range q.items {
+		if x.op == nil {
+			continue
+		}
+		s.next(x.op)
+		if enough(x.op) {
+			break
+		}
+	}
+	for _, x := range s.stretched {
+		s.verdicts[x.index].ready = !x.blocked && s.last >= x.op.After || !x.blocked && s.all(q)
+	}
+	return s.verdicts
+}
+
+// scanning is the state of one scan.
+type scanning struct {
+	of       func(*operation) standing
+	marks    map[string]mark
+	waiting  int
+	group    []*operation
+	verdicts []verdict
+	// stretched are those that would be ready at their place.
+	stretched []*stretched
+	last      uint64
+}
+
+// all reports whether the scan has come to the end of q.
+func (s *scanning) all(q *opQueue) bool { return len(s.verdicts) == q.len() }
+
+// next judges one more operation.
+func (s *scanning) next(op *operation) {
+	if len(s.group) > 0 && s.group[0].Order != op.Order {
+		s.pass()
+	}
+	ready := !op.Barrier || s.waiting == 0
+	if m, ok := s.marks[op.Dir]; ok && ready {
+		ready = !m.strict && !op.Barrier && s.of(op).small && op.Again-m.oldest <= overtakeWindow
+	}
+	for _, x := range s.stretched {
+		x.meet(op, s.of(op).failing)
+	}
+	if ready && op.After > op.Order {
+		ready = false
+		if len(s.stretched) < maxStretched {
+			x := &stretched{op: op, index: len(s.verdicts), waiting: make(map[string]bool)}
+			markAbove(x.waiting, op.Dir)
+			s.stretched = append(s.stretched, x)
+		}
+	}
+	s.last = op.Order
+	s.group = append(s.group, op)
+	s.verdicts = append(s.verdicts, verdict{op, ready})
+}
+
+// pass lets what follows wait for the operations of one Order.
+func (s *scanning) pass() {
+	for _, op := range s.group {
+		st := s.of(op)
+		if !st.failing {
+			s.waiting++
+		}
+		for dir := op.Dir; ; dir = parent(dir) {
+			m, ok := s.marks[dir]
+			if !ok {
+				m.oldest = op.At
+			}
+			m.strict = m.strict || !st.small || op.Barrier || st.failing
+			m.oldest = min(m.oldest, op.At)
+			s.marks[dir] = m
+			if dir == "" {
+				break
+			}
+		}
+	}
+	s.group = s.group[:0]
+}
+
+// parent returns the directory above dir, which is not the root.
+func parent(dir string) string {
+	return dir[:max(strings.LastIndexByte(dir, '/'), 0)]
+}

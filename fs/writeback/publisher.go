@@ -1,0 +1,398 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+const (
+	// smallLimit is the largest file that is sent in one request, from memory.
+	smallLimit = 8 << 20
+	// maxSmallBytes bounds the memory for small files.
+	maxSmallBytes = 64 << 20
+	// maxRunning is how many operations run at once; the limiter of the object store
+	// decides what of that is in flight.
+	maxRunning = 128
+	// maxPrepared is how many large files are uploaded ahead of their turn.
+	maxPrepared = 8
+	// lookAhead is how many waiting operations are considered at a time.
+	lookAhead = 4096
+	// temporaryWait is how long a name that looks temporary waits for its rename.
+	temporaryWait = 5 * time.Second
+	// markerWait is how long a directory waits for its removal.
+	markerWait = time.Second
+	// openWait is how long a committed file that is still open for writing waits for
+	// its close.
+	openWait = 30 * time.Second
+)
+
+// opRun is what is known of an operation beside the state. Space.mu guards it.
+type opRun struct {
+	// pos is where its record ends in the journal.
+	pos    int64
+	wanted time.Time
+	// running says that a goroutine is at it.
+	running bool
+	// attempts counts failures in a row; next is when to try again, err why.
+	attempts int
+	next     time.Time
+	err      error
+	// failing says that it cannot succeed as things are. waiting, that it waits for
+	// the program that has the file open.
+	failing, waiting bool
+	// ahead is the upload that only has to be completed.
+	ahead *prepared
+}
+
+// The ways in which an attempt ends without success or failure.
+var (
+	errSuperseded = errors.New("superseded")
+	errOpen       = errors.New("the file is open for writing")
+	errNotDurable = errors.New("the content is not on disk yet")
+	errDependent  = errors.New("other files need the object first")
+	errConflict   = errors.New("somebody else changed the object")
+)
+
+// publisher starts operations whose time has come until ctx ends, and waits for
+// those that run.
+func (s *Space) publisher(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.publishNow:
+		case <-timer.C:
+		}
+		if s.cfg.Busy != nil && !s.hurried() && s.cfg.Busy() {
+			// The programs' own reads come first; but nothing waits for ever.
+			sleep(ctx, 20*time.Millisecond)
+		}
+		next := s.dispatch(func(op operation, ready bool) {
+			running.Go(func() {
+				s.attempt(ctx, op, ready)
+				wake(s.publishNow)
+			})
+		})
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(max(time.Until(next), time.Millisecond))
+		}
+	}
+}
+
+// dispatch starts what may begin and returns when to look again, if not before.
+func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := time.Now()
+	synced := s.journal.synced()
+	later := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	seen := 0
+	verdicts := s.mu.queue.scan(s.standing, func(op *operation) bool {
+		if run := s.mu.runs[op.ID]; !run.failing && !run.waiting {
+			seen++
+		}
+		return seen >= lookAhead
+	})
+	for _, v := range verdicts {
+		op, run := v.op, s.mu.runs[v.op.ID]
+		switch {
+		case s.mu.running >= maxRunning:
+			return next
+		case run.running || op.Begun || s.mu.Keys[op.Key].Flight != 0:
+			continue
+		case run.pos > synced:
+			// The committer wakes us.
+			continue
+		}
+		if due := s.due(op, run); due.After(at) {
+			later(due)
+			continue
+		}
+		ahead := !v.ready && s.large(op) && run.ahead == nil && s.mu.prepared < maxPrepared
+		if !v.ready && !ahead {
+			continue
+		}
+		run.running = true
+		s.mu.running++
+		start(*op, v.ready)
+	}
+	return next
+}
+
+// standing is what the order asks. s.mu is held.
+func (s *Space) standing(op *operation) standing {
+	run := s.mu.runs[op.ID]
+	st := standing{failing: run.failing || run.waiting}
+	switch op.Kind {
+	case opMarker:
+		st.small = true
+	case opPut:
+		f := s.mu.Files[op.File]
+		st.small = !op.Barrier && f != nil && f.Size <= smallLimit
+	}
+	return st
+}
+
+// large reports whether op uploads a file in parts. s.mu is held.
+func (s *Space) large(op *operation) bool {
+	f := s.mu.Files[op.File]
+	return op.Kind == opPut && f != nil && f.Staged && f.Size > smallLimit
+}
+
+// due is when op may be tried. s.mu is held.
+func (s *Space) due(op *operation, run *opRun) time.Time {
+	if s.mu.draining > 0 {
+		if run.attempts > 0 && !run.failing {
+			return run.next
+		}
+		if run.failing {
+			return earlier(run.next, run.wanted.Add(time.Second*time.Duration(run.attempts)))
+		}
+		return time.Time{}
+	}
+	due := run.next
+	switch {
+	case op.Kind == opMarker:
+		due = latest(due, run.wanted.Add(markerWait))
+	case op.Kind == opPut && temporary(op.Dir, op.Name):
+		due = latest(due, run.wanted.Add(temporaryWait))
+	}
+	return due
+}
+
+// temporary reports whether a name looks as if it will be renamed.
+func temporary(dir, base string) bool {
+	if strings.HasPrefix(base, ".") || strings.HasSuffix(base, ".tmp") || strings.HasSuffix(base, ".part") || strings.HasPrefix(base, "tmp_obj_") {
+		return true
+	}
+	return strings.HasSuffix(dir, ".tmp") || strings.Contains(dir, ".tmp/")
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// attempt tries to carry out op, or if it is not ready, what can be done before.
+func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
+	var err error
+	switch op.Kind {
+	case opDelete:
+		err = s.publishDelete(ctx, op)
+	case opMarker:
+		err = s.publishMarker(ctx, op)
+	default:
+		err = s.publishPut(ctx, op, ready)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.running--
+	run := s.mu.runs[op.ID]
+	now := s.mu.Ops[op.ID]
+	if now == nil {
+		delete(s.mu.runs, op.ID)
+		return
+	}
+	run.running = false
+	if now.Begun {
+		// It was sent, and what became of it is not known.
+		s.record(&undoneRecord{Op: op.ID})
+		if s.mu.Ops[op.ID] == nil {
+			delete(s.mu.runs, op.ID)
+			return
+		}
+	}
+	s.judge(ctx, &op, run, err)
+}
+
+// judge decides when to try again. s.mu is held.
+func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error) {
+	at := time.Now()
+	run.waiting = false
+	switch {
+	case err == nil:
+		run.next = time.Time{}
+		return
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, errOpen):
+		run.waiting = true
+		run.next = at.Add(200 * time.Millisecond)
+		return
+	case errors.Is(err, errSuperseded), errors.Is(err, errNotDurable), errors.Is(err, errDependent), errors.Is(err, errConflict):
+		run.next = at.Add(20 * time.Millisecond)
+		return
+	}
+	run.attempts++
+	run.failing = permanent(err)
+	wait := min(time.Second<<min(run.attempts-1, 6), time.Minute)
+	if run.failing {
+		wait = min(10*time.Second<<min(run.attempts-1, 5), 5*time.Minute)
+	}
+	run.next, run.err = at.Add(wait), err
+	s.mu.stats.failures++
+	if f := s.mu.files[op.File]; f != nil && op.File != 0 {
+		if f.failure == nil || f.failure.Error() != err.Error() {
+			f.failure, f.told = err, false
+		}
+	}
+	s.log.Warn("publishing failed and will be tried again", "doing", op.Kind.String(), "path", join(op.Dir, op.Name), "key", op.Key,
+		"attempt", run.attempts, "wait", wait, "err", err)
+	close(s.mu.changed)
+	s.mu.changed = make(chan struct{})
+}
+
+// permanent reports whether trying again soon cannot help.
+func permanent(err error) bool {
+	return errors.Is(err, oss.ErrAccessDenied) || errors.Is(err, oss.ErrNoBucket) || errors.Is(err, oss.ErrInvalid) || errors.Is(err, oss.ErrCorrupted)
+}
+
+// begin records that the request of op is about to be sent. It fails with
+// errSuperseded if op is not wanted any more.
+func (s *Space) begin(op operation, gen generation, i intent, still func() error) error {
+	s.mu.Lock()
+	if s.mu.Ops[op.ID] == nil || s.mu.Keys[op.Key].Flight != 0 {
+		s.mu.Unlock()
+		return errSuperseded
+	}
+	if run := s.mu.runs[op.ID]; run.pos > s.journal.synced() {
+		// What loss of power could undo must not be seen by others.
+		s.mu.Unlock()
+		wake(s.commitNow)
+		return errNotDurable
+	}
+	if still != nil {
+		if err := still(); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	pos := s.record(&begunRecord{Op: op.ID, Gen: gen, Intent: i})
+	s.mu.Unlock()
+	return s.journal.write(pos)
+}
+
+// done records the success of op.
+func (s *Space) done(op operation, obj oss.Object, crc uint64, bytes int64) error {
+	s.mu.Lock()
+	pos := s.record(&doneRecord{Op: op.ID, Object: obj, CRC: crc})
+	s.mu.stats.published[op.Kind]++
+	s.mu.stats.bytes += bytes
+	if f := s.mu.files[op.File]; f != nil && op.File != 0 {
+		f.failure, f.told = nil, false
+	}
+	dir, base := op.at()
+	s.mu.Unlock()
+	s.renew(dir, base)
+	s.settleLater(dir, base, pos)
+	return s.journal.write(pos)
+}
+
+// check compares the key of op with what is believed of it. It returns what the key
+// holds; errConflict if that is somebody else's doing. want is the content that op
+// would put there.
+func (s *Space) check(ctx context.Context, op operation, want intent) (oss.Info, error) {
+	info, err := s.bucket.Head(ctx, op.Key)
+	if errors.Is(err, oss.ErrNotFound) {
+		info, err = oss.Info{Object: absent(op.Key)}, nil
+	}
+	if err != nil {
+		return oss.Info{}, fmt.Errorf("compare %q: %w", op.Key, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.Ops[op.ID] == nil {
+		return oss.Info{}, errSuperseded
+	}
+	k := s.mu.Keys[op.Key]
+	if info.Object == k.Remote || info.ETag == "" && !k.present() {
+		return info, nil
+	}
+	ours := want.matches(info)
+	for _, i := range k.Maybe {
+		ours = ours || i.matches(info)
+	}
+	if ours {
+		s.record(&seenRecord{Key: op.Key, Object: info.Object})
+		return info, nil
+	}
+	if info.ETag == "" {
+		// Somebody removed it. There is nothing that could be lost.
+		s.record(&seenRecord{Key: op.Key, Object: info.Object})
+		return info, nil
+	}
+	s.conflicting(op, info.Object)
+	return oss.Info{}, errConflict
+}
+
+// matches reports whether info is what i has made of the key.
+func (i intent) matches(info oss.Info) bool {
+	if i.Kind == opDelete {
+		return info.ETag == ""
+	}
+	return info.ETag != "" && i.Kind == opPut && info.HasCRC64 && info.CRC64 == i.CRC && info.Size == i.Size
+}
+
+// conflicting leaves the key of op to found. s.mu is held.
+func (s *Space) conflicting(op operation, found oss.Object) {
+	r := &conflictedRecord{Op: op.ID, Time: now(), Found: found}
+	if op.Kind == opPut {
+		r.To = s.conflictPlace(op)
+	}
+	s.record(r)
+	s.log.Warn("somebody else changed what was changed here: both are kept", "path", join(op.Dir, op.Name), "key", op.Key, "ours", join(r.To.Dir, r.To.Name))
+	s.mu.stats.conflicts++
+	s.mu.notices = append(s.mu.notices, nameID{op.Dir, op.Name})
+	if op.Kind == opPut {
+		s.mu.notices = append(s.mu.notices, nameID{r.To.Dir, r.To.Name})
+	}
+}
+
+// conflictPlace returns where ours goes. s.mu is held.
+func (s *Space) conflictPlace(op operation) place {
+	suffix := ".conflict-" + time.Now().UTC().Format("20060102T150405Z") + "-" + s.cfg.Host
+	stem := op.Name
+	if over := max(len(stem)+len(suffix)+4-maxName, len(op.Key)+len(suffix)+4-maxKey); over > 0 {
+		// Names are bytes; one with half a character is still a name.
+		stem = stem[:max(len(stem)-over, 1)]
+	}
+	for n := 1; ; n++ {
+		tail := suffix
+		if n > 1 {
+			tail += fmt.Sprintf("-%d", n)
+		}
+		key, err := manifest.KeyOf(s.cfg.Prefix, op.Dir, stem+tail)
+		if err != nil {
+			// An escaped name that cannot be lengthened.
+			stem, key = "conflict", op.Key[:strings.LastIndexByte(op.Key, '/')+1]+"conflict"+tail
+		}
+		if _, taken := s.mu.lookup(op.Dir, stem+tail); !taken {
+			return place{Dir: op.Dir, Name: stem + tail, Key: key, Base: absent(key)}
+		}
+	}
+}

@@ -1,0 +1,455 @@
+package writeback
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+var crcTable = crc64.MakeTable(crc64.ECMA)
+
+// snapshot is the content of one generation that nobody changes any more, or did
+// not while it was read.
+type snapshot struct {
+	state fileState
+	file  *os.File
+	// opens is what File.opens was before; sealed says that it could not change.
+	opens  int64
+	sealed bool
+}
+
+// snapshot takes the content of the file of op. It fails with errOpen while
+// somebody may still change it, unless that has lasted long enough.
+func (s *Space) snapshot(op operation) (*snapshot, error) {
+	s.mu.Lock()
+	f := s.mu.files[op.File]
+	if s.mu.Files[op.File] != nil && f == nil {
+		f = s.file(op.File)
+	}
+	s.mu.Unlock()
+	if f == nil {
+		return nil, errSuperseded
+	}
+	opens := f.opens.Load()
+	open := f.hasWriters()
+	if !open {
+		// A change through a mapping, after the last close, counts as well.
+		if err := f.commit(false); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	st := s.mu.Files[op.File]
+	same := st != nil && s.mu.Ops[op.ID] != nil && st.Linked && st.Key == op.Key
+	var state fileState
+	if same {
+		state = *st
+	}
+	patient := time.Since(f.closedAt) < openWait && !s.through(op)
+	s.mu.Unlock()
+	switch {
+	case !same:
+		return nil, errSuperseded
+	case !state.Staged:
+		return &snapshot{state: state, opens: opens, sealed: true}, nil
+	case state.Suspect == state.Gen:
+		return nil, errOpen
+	case open && patient:
+		return nil, errOpen
+	case state.Gen == state.BaseGen:
+		// Nothing of it was committed: renamed while it is being written.
+		return nil, errOpen
+	case state.Durable < state.Gen:
+		return nil, errNotDurable
+	}
+	file, err := os.Open(s.path(f.id))
+	if err != nil {
+		return nil, fmt.Errorf("open staged file: %w", err)
+	}
+	snap := &snapshot{state: state, file: file, opens: opens}
+	if snap.sealed, err = sealed(file); err != nil {
+		snap.close()
+		return nil, err
+	}
+	if !snap.sealed && patient {
+		snap.close()
+		return nil, errOpen
+	}
+	snap.sealed = snap.sealed && !open
+	return snap, nil
+}
+
+func (n *snapshot) close() {
+	if n.file != nil {
+		n.file.Close() //nolint:errcheck // it was only read
+	}
+}
+
+// current says whether what was read is what the file had all the time. Space.mu is
+// held.
+func (n *snapshot) current(s *Space, op operation) error {
+	st := s.mu.Files[op.File]
+	f := s.mu.files[op.File]
+	switch {
+	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr:
+		return errSuperseded
+	case n.sealed && f != nil && f.opens.Load() != n.opens:
+		return errOpen
+	}
+	return nil
+}
+
+// through reports whether close and fsync of the file of op wait for its
+// publication. s.mu is held.
+func (s *Space) through(op operation) bool {
+	return s.cfg.Through != nil && s.cfg.Through(join(op.Dir, op.Name))
+}
+
+// publishPut makes the key of op hold what its file holds. Where it is not ready,
+// the parts of a large file are uploaded ahead.
+func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error {
+	snap, err := s.snapshot(op)
+	if err != nil {
+		return err
+	}
+	defer snap.close()
+	switch {
+	case !snap.state.Staged:
+		if !ready {
+			return errSuperseded
+		}
+		return s.publishCopy(ctx, op, snap)
+	case snap.state.Size > smallLimit:
+		return s.publishLarge(ctx, op, snap, ready)
+	case !ready:
+		return errSuperseded
+	default:
+		return s.publishSmall(ctx, op, snap)
+	}
+}
+
+// publishSmall sends a file in one request.
+func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) error {
+	release, err := s.memory.acquire(ctx, snap.state.Size)
+	if err != nil {
+		return err
+	}
+	defer release()
+	content := make([]byte, snap.state.Size)
+	if err := readFull(snap.file, content); err != nil {
+		return err
+	}
+	if !snap.sealed {
+		// Somebody may be writing: two equal readings are one moment's content.
+		again := make([]byte, len(content))
+		if err := readFull(snap.file, again); err != nil {
+			return err
+		}
+		if !bytes.Equal(content, again) {
+			return errOpen
+		}
+	}
+	if err := s.pace(ctx, len(content)); err != nil {
+		return err
+	}
+	i := intent{Kind: opPut, Size: int64(len(content)), CRC: crc64.Checksum(content, crcTable)}
+	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
+		return s.describe(ctx, snap, there)
+	}, func(o oss.PutOptions) (oss.Info, error) {
+		return s.bucket.Put(ctx, op.Key, bytes.NewReader(content), o)
+	})
+}
+
+// readFull fills b from the beginning of file, which may have become shorter.
+func readFull(file *os.File, b []byte) error {
+	n, err := file.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read staged file: %w", err)
+	}
+	if n < len(b) {
+		return errOpen
+	}
+	return nil
+}
+
+// replace compares the key, begins op, makes the object with send and the options
+// that describe returns, and records what became of it.
+func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i intent,
+	describe func(there oss.Info) (oss.PutOptions, error), send func(o oss.PutOptions) (oss.Info, error),
+) error {
+	s.mu.Lock()
+	if s.mu.Ops[op.ID] == nil {
+		s.mu.Unlock()
+		return errSuperseded
+	}
+	if blocking := s.mu.depends(op.Key); len(blocking) > 0 {
+		s.mu.Unlock()
+		return s.free(ctx, op, blocking)
+	}
+	k := s.mu.Keys[op.Key]
+	unseen := !k.present() && len(k.Maybe) == 0
+	s.mu.Unlock()
+	var there oss.Info
+	var err error
+	if !unseen {
+		if there, err = s.check(ctx, op, i); err != nil {
+			return err
+		}
+	}
+	o, err := describe(there)
+	if err != nil {
+		return err
+	}
+	o.ForbidOverwrite = there.ETag == ""
+	if err := s.begin(op, snap.state.Gen, i, func() error {
+		if len(s.mu.depends(op.Key)) > 0 {
+			return errDependent
+		}
+		return snap.current(s, op)
+	}); err != nil {
+		return err
+	}
+	if i.matches(there) && maps.Equal(there.Meta, o.Meta) {
+		// An earlier attempt, perhaps before a crash, has come so far.
+		return s.done(op, there.Object, i.CRC, 0)
+	}
+	info, err := send(o)
+	if errors.Is(err, oss.ErrExists) {
+		return s.met(ctx, op, i, err)
+	}
+	if err != nil {
+		return err
+	}
+	return s.done(op, info.Object, i.CRC, i.Size)
+}
+
+// met is what happens when an object is there where none was expected.
+func (s *Space) met(ctx context.Context, op operation, i intent, exists error) error {
+	info, err := s.bucket.Head(ctx, op.Key)
+	if errors.Is(err, oss.ErrNotFound) {
+		return fmt.Errorf("%w, and was gone a moment later", exists)
+	}
+	if err != nil {
+		return fmt.Errorf("look what is at %q: %w", op.Key, err)
+	}
+	if i.matches(info) {
+		return s.done(op, info.Object, i.CRC, i.Size)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.mu.Ops[op.ID]; now == nil || !now.Begun {
+		return errSuperseded
+	}
+	s.record(&undoneRecord{Op: op.ID})
+	if s.mu.Ops[op.ID] != nil {
+		s.conflicting(op, info.Object)
+	}
+	return errConflict
+}
+
+// describe returns what goes with an uploaded content: the attributes, and of an
+// object that was edited what else it had. there is what the key holds.
+func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (oss.PutOptions, error) {
+	st := &snap.state
+	var source oss.Info
+	switch {
+	case st.Origin.ETag == "":
+	case st.Origin.Key == st.Key:
+		source = there
+	default:
+		info, err := s.bucket.Head(ctx, st.Origin.Key)
+		if err != nil && !errors.Is(err, oss.ErrNotFound) {
+			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", st.Origin.Key, err)
+		}
+		if info.Object == st.Origin {
+			source = info
+		}
+	}
+	return s.withAttributes(st, source), nil
+}
+
+// withAttributes lays the attributes of a file over what an object has.
+func (s *Space) withAttributes(st *fileState, source oss.Info) oss.PutOptions {
+	o := oss.PutOptions{ContentType: source.ContentType, Meta: maps.Clone(source.Meta)}
+	if s.cfg.Attrs || st.Symlink {
+		o.Meta = st.Attr.meta(o.Meta, st)
+	}
+	return o
+}
+
+// publishCopy makes the key hold a copy of the object that is the file's content.
+func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) error {
+	src := snap.state.Object
+	if src.ETag == "" {
+		return errSuperseded
+	}
+	source, err := s.bucket.Head(ctx, src.Key)
+	switch {
+	case errors.Is(err, oss.ErrNotFound):
+		return s.lose(op, snap)
+	case err != nil:
+		return fmt.Errorf("look at the source %q: %w", src.Key, err)
+	case source.Object != src:
+		return s.lose(op, snap)
+	}
+	i := intent{Kind: opPut, Size: src.Size, CRC: source.CRC64}
+	return s.replace(ctx, op, snap, i, func(oss.Info) (oss.PutOptions, error) {
+		return s.withAttributes(&snap.state, source), nil
+	}, func(o oss.PutOptions) (oss.Info, error) {
+		info, err := s.copy(ctx, op, source, o, snap)
+		if errors.Is(err, oss.ErrChanged) {
+			return info, fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
+		}
+		return info, err
+	})
+}
+
+// copy copies an object within the bucket. Large ones go in parts.
+func (s *Space) copy(ctx context.Context, op operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
+	if source.Size > maxCopy {
+		return s.copyParts(ctx, op, source, o, snap)
+	}
+	if maps.Equal(o.Meta, source.Meta) {
+		o.Meta, o.ContentType = nil, ""
+	} else if o.ContentType == "" {
+		o.ContentType = "application/octet-stream"
+	}
+	return s.bucket.Copy(ctx, op.Key, source.Object, o)
+}
+
+// lose gives up a file whose content somebody else has removed or replaced before
+// it could be copied, unless the cache has all of it.
+func (s *Space) lose(op operation, snap *snapshot) error {
+	s.mu.Lock()
+	f := s.mu.files[op.File]
+	s.mu.Unlock()
+	if f != nil && s.rescue(f, snap.state.Object) == nil {
+		return errSuperseded
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := snap.current(s, op); err != nil {
+		return err
+	}
+	if f != nil {
+		f.forget()
+	}
+	s.record(&lostRecord{File: op.File, Time: now(), Path: join(op.Dir, op.Name)})
+	s.log.Error("somebody else removed an object before its renaming was published", "path", join(op.Dir, op.Name), "key", snap.state.Object.Key)
+	s.mu.stats.conflicts++
+	s.mu.notices = append(s.mu.notices, nameID{op.Dir, op.Name})
+	return errConflict
+}
+
+// free makes op possible where other files still have its key's object as their
+// content. Those that are published earlier are waited for; the others get their
+// content as a staged file.
+func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
+	for _, id := range files {
+		s.mu.Lock()
+		st := s.mu.Files[id]
+		f := s.file(id)
+		wait := false
+		if st != nil {
+			if k := s.mu.Keys[st.Key]; k != nil {
+				other := s.mu.Ops[k.Pending]
+				if k.Flight != 0 {
+					other = s.mu.Ops[k.Flight]
+				}
+				wait = other != nil && (other.Begun || other.Order < op.Order || other.Order == op.Order && other.ID < op.ID)
+			}
+		}
+		s.mu.Unlock()
+		if st == nil || wait {
+			continue
+		}
+		if err := s.rescueContent(ctx, f); err != nil {
+			return err
+		}
+	}
+	return errDependent
+}
+
+// rescueContent fetches the content of f, an object that is about to go.
+func (s *Space) rescueContent(ctx context.Context, f *File) error {
+	f.committing.Lock()
+	err := f.stage(ctx, false)
+	if err == nil {
+		f.touched.Store(true)
+	}
+	f.committing.Unlock()
+	if err != nil {
+		return err
+	}
+	return f.commit(true)
+}
+
+// rescue does the same where the object is gone already: the cache may have it.
+func (s *Space) rescue(f *File, obj oss.Object) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, staged := f.Content(); staged {
+		return nil
+	}
+	return s.rescueContent(ctx, f)
+}
+
+// publishDelete removes the key of op.
+func (s *Space) publishDelete(ctx context.Context, op operation) error {
+	s.mu.Lock()
+	if s.mu.Ops[op.ID] == nil {
+		s.mu.Unlock()
+		return errSuperseded
+	}
+	if blocking := s.mu.depends(op.Key); len(blocking) > 0 {
+		s.mu.Unlock()
+		return s.free(ctx, op, blocking)
+	}
+	s.mu.Unlock()
+	i := intent{Kind: opDelete}
+	if op.Key[len(op.Key)-1] != '/' {
+		there, err := s.check(ctx, op, i)
+		if err != nil {
+			return err
+		}
+		if there.ETag == "" {
+			if err := s.begin(op, 0, i, nil); err != nil {
+				return err
+			}
+			return s.done(op, absent(op.Key), 0, 0)
+		}
+	}
+	if err := s.begin(op, 0, i, func() error {
+		if len(s.mu.depends(op.Key)) > 0 {
+			return errDependent
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := s.bucket.Delete(ctx, op.Key); err != nil {
+		return err
+	}
+	return s.done(op, absent(op.Key), 0, 0)
+}
+
+// publishMarker makes the empty object that keeps a directory. One that is there
+// already is as good.
+func (s *Space) publishMarker(ctx context.Context, op operation) error {
+	if err := s.begin(op, 0, intent{Kind: opMarker}, nil); err != nil {
+		return err
+	}
+	_, err := s.bucket.Put(ctx, op.Key, bytes.NewReader(nil), oss.PutOptions{ForbidOverwrite: true})
+	if err != nil && !errors.Is(err, oss.ErrExists) {
+		return err
+	}
+	return s.done(op, oss.Object{Key: op.Key, ETag: anyVersion}, 0, 0)
+}

@@ -1,0 +1,200 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// maxRenamed is the largest directory that is renamed, in names below it. A larger
+// one is EXDEV: programs then copy and delete.
+const maxRenamed = 250_000
+
+// renameDir moves a directory with all that is below it, as one record.
+func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to place, there Entry) error {
+	old, fresh := join(dir, base), join(to.Dir, to.Name)
+	switch {
+	case fresh == old || strings.HasPrefix(fresh, old+"/"):
+		return syscall.EINVAL
+	case there.Name != "":
+		inside, _, err := s.ReadDir(ctx, fresh, "", 1)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if len(inside) > 0 {
+			return syscall.ENOTEMPTY
+		}
+	default:
+		to.Key += "/"
+		to.Base = absent(to.Key)
+	}
+	if err := s.keepDir(ctx, dir); err != nil {
+		return err
+	}
+	for {
+		s.mu.Lock()
+		forgets := s.mu.forgets
+		s.mu.Unlock()
+		below, err := s.walk(ctx, old, nil)
+		if err != nil {
+			return err
+		}
+		m := &move{space: s, old: old, fresh: fresh, at: now()}
+		s.mu.Lock()
+		if forgets != s.mu.forgets {
+			// What the base tree said may be older than what was forgotten.
+			s.mu.Unlock()
+			continue
+		}
+		pos, err := m.record(dir, base, from, to, below)
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return s.journal.write(pos)
+	}
+}
+
+// below is one name under a directory that is renamed.
+type below struct {
+	dir   string
+	entry Entry
+}
+
+// walk returns all names under dir, directories before what is in them.
+func (s *Space) walk(ctx context.Context, dir string, all []below) ([]below, error) {
+	after := ""
+	first := len(all)
+	for {
+		page, _, err := s.ReadDir(ctx, dir, after, 1000)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("list %q: %w", dir, err)
+		}
+		for _, e := range page {
+			if e.Kind == manifest.Symlink && e.File == nil {
+				// An OSS symlink object: its target is a key, and would not move along.
+				return nil, syscall.EXDEV
+			}
+			all = append(all, below{dir, e})
+		}
+		if len(all) > maxRenamed {
+			return nil, syscall.EXDEV
+		}
+		if len(page) == 0 {
+			break
+		}
+		after = page[len(page)-1].Cursor
+	}
+	for _, b := range all[first:] {
+		if b.entry.Kind != manifest.Directory {
+			continue
+		}
+		var err error
+		if all, err = s.walk(ctx, join(dir, b.entry.Name), all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// move makes the record of the renaming of a directory.
+type move struct {
+	space      *Space
+	old, fresh string
+	at         int64
+	group      groupRecord
+	next       fileID
+}
+
+// moved returns where a path under the old directory goes.
+func (m *move) moved(path string) string { return m.fresh + path[len(m.old):] }
+
+func (m *move) add(r record) { m.group.Records = append(m.group.Records, r) }
+
+// record adds the renaming to the journal. Space.mu is held.
+func (m *move) record(dir, base string, from Entry, to place, all []below) (int64, error) {
+	s := m.space
+	m.next = s.mu.NextFile
+	if n, ok := s.mu.lookup(to.Dir, to.Name); ok && n.Kind == nameFile {
+		return 0, syscall.ENOTDIR
+	}
+	m.add(&madeDirRecord{At: to, Time: m.at})
+	for _, b := range all {
+		if b.entry.Kind == manifest.Directory {
+			p, err := m.target(b)
+			if err != nil {
+				return 0, err
+			}
+			p.Key += "/"
+			p.Base = absent(p.Key)
+			m.add(&madeDirRecord{At: p, Time: m.at})
+		}
+	}
+	for _, b := range all {
+		if b.entry.Kind != manifest.Directory {
+			if err := m.file(b); err != nil {
+				return 0, err
+			}
+		}
+	}
+	for _, b := range slices.Backward(all) {
+		if b.entry.Kind == manifest.Directory {
+			m.remove(b.dir, b.entry)
+		}
+	}
+	m.remove(dir, from)
+	return s.record(&m.group), nil
+}
+
+// target returns the place of a name in the new directory.
+func (m *move) target(b below) (place, error) {
+	dir := m.moved(b.dir)
+	key, err := manifest.KeyOf(m.space.cfg.Prefix, dir, b.entry.Name)
+	if err != nil {
+		return place{}, err
+	}
+	p := place{Dir: dir, Name: b.entry.Name, Key: key, Base: absent(key)}
+	if n, ok := m.space.mu.lookup(dir, b.entry.Name); ok {
+		p.Key = strings.TrimSuffix(n.Key, "/")
+	}
+	return p, nil
+}
+
+// file moves one file, of which the base tree's become ours.
+func (m *move) file(b below) error {
+	s := m.space
+	p, err := m.target(b)
+	if err != nil {
+		return err
+	}
+	id := fileID(0)
+	if n, ok := s.mu.lookup(b.dir, b.entry.Name); ok {
+		if n.Kind != nameFile {
+			return nil // it was unlinked since it was listed
+		}
+		id = n.File
+	} else if b.entry.File != nil {
+		return nil
+	}
+	if id == 0 {
+		id = m.next
+		m.next++
+		m.add(&openedRecord{File: id, At: place{Dir: b.dir, Name: b.entry.Name, Key: b.entry.Object.Key, Base: b.entry.Object}})
+	}
+	m.add(&renamedRecord{File: id, To: p, Time: m.at})
+	return nil
+}
+
+// remove removes a directory that is empty by then.
+func (m *move) remove(dir string, e Entry) {
+	m.add(&removedDirRecord{At: place{
+		Dir: dir, Name: e.Name, Key: e.Object.Key, Base: oss.Object{Key: e.Object.Key, ETag: anyVersion},
+	}, Time: m.at})
+}

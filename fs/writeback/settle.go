@@ -1,0 +1,263 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// settle is a name that may be the base tree's again soon.
+type settle struct {
+	// next is when to look; pos what must be on the disk first.
+	next time.Time
+	pos  int64
+}
+
+// forgetter is a base tree that asks again for a name when it is told to.
+type forgetter interface {
+	Forget(dir, name string)
+}
+
+// renew lets the base tree ask for a name again. What it says of the name after that
+// was so at the time of this call or later.
+func (s *Space) renew(dir, base string) {
+	if t, ok := s.base.(forgetter); ok {
+		t.Forget(dir, base)
+	}
+}
+
+// settleLater compares a name with the base tree once everything up to pos is on
+// the disk.
+func (s *Space) settleLater(dir, base string, pos int64) {
+	s.mu.Lock()
+	s.mu.settling[nameID{dir, base}] = &settle{pos: pos}
+	s.mu.Unlock()
+	wake(s.settleNow)
+}
+
+// settler hands published files to the cache and names to the base tree, until ctx
+// ends.
+func (s *Space) settler(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.settleNow:
+		case <-timer.C:
+		}
+		names, next := s.toSettle()
+		for _, n := range names {
+			if ctx.Err() != nil {
+				return
+			}
+			s.settleName(ctx, n)
+		}
+		s.abortUseless(ctx)
+		s.notify()
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(max(time.Until(next), time.Millisecond))
+		}
+	}
+}
+
+// toSettle returns the names that are due, and when the next one is.
+func (s *Space) toSettle() (names []nameID, next time.Time) {
+	synced := s.journal.synced()
+	at := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, x := range s.mu.settling {
+		switch {
+		case x.pos > synced:
+		case x.next.After(at):
+			if next.IsZero() || x.next.Before(next) {
+				next = x.next
+			}
+		default:
+			names = append(names, n)
+		}
+	}
+	return names, next
+}
+
+// notify tells whoever wants to know of names that changed without a call.
+func (s *Space) notify() {
+	s.mu.Lock()
+	names := s.mu.notices
+	s.mu.notices = nil
+	s.mu.Unlock()
+	for _, n := range names {
+		s.renew(n.dir, n.name)
+		if s.cfg.Changed != nil {
+			s.cfg.Changed(n.dir, n.name)
+		}
+	}
+}
+
+// quiet reports what the space says of a name if nothing is pending there. s.mu is
+// held.
+func (s *Space) quiet(id nameID) (n name, ok bool) {
+	n, ok = s.mu.lookup(id.dir, id.name)
+	if !ok {
+		return n, false
+	}
+	k := s.mu.Keys[n.Key]
+	return n, k == nil || k.Pending == 0 && k.Flight == 0
+}
+
+// settleName does what is possible for one name, and forgets that it is to be
+// settled if something else will remind of it: the end of an operation, or a
+// release.
+func (s *Space) settleName(ctx context.Context, id nameID) {
+	s.mu.Lock()
+	reminder := s.mu.settling[id]
+	n, ok := s.quiet(id)
+	var f *File
+	var st fileState
+	if ok && n.Kind == nameFile {
+		f, st = s.file(n.File), *s.mu.Files[n.File]
+	}
+	s.mu.Unlock()
+	again := time.Duration(0)
+	switch {
+	case reminder == nil:
+		return
+	case !ok:
+	case f != nil && st.Staged:
+		if st.PubGen == st.Gen && st.Gen > 0 {
+			again = s.adopt(f)
+		}
+	case f != nil && st.Object.ETag == "":
+	default:
+		again = s.vouch(ctx, id, n, f, st.Object)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.settling[id] != reminder {
+		return
+	}
+	if again == 0 {
+		delete(s.mu.settling, id)
+		return
+	}
+	reminder.next = time.Now().Add(again)
+}
+
+// adopt gives the staged file of a published file to the cache, if nobody has it
+// open. It returns when to try again.
+func (s *Space) adopt(f *File) time.Duration {
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	f.content.Lock()
+	defer f.content.Unlock()
+	st := f.state()
+	if f.busy() || st.ID == 0 || !st.Staged || st.PubGen != st.Gen {
+		return 0
+	}
+	path := s.path(f.id)
+	file, err := os.Open(path)
+	if err != nil {
+		s.log.Warn("opening a published file failed", "err", err)
+		return time.Minute
+	}
+	defer file.Close()
+	tight, err := sealed(file)
+	if err != nil || !tight {
+		return time.Second
+	}
+	changed, r, err := f.compare(file)
+	if err != nil {
+		s.log.Warn("looking at a published file failed", "err", err)
+		return time.Minute
+	}
+	if changed {
+		s.mu.Lock()
+		s.record(r)
+		if !r.HasInline {
+			s.mu.undurable[f.id] = true
+		}
+		s.mu.Unlock()
+		return 0
+	}
+	moved, err := s.cache.Adopt(st.Published, st.PubCRC, path)
+	if err != nil {
+		s.log.Warn("the cache could not take a published file", "path", join(st.Dir, st.Name), "err", err)
+		moved = false
+	}
+	s.mu.Lock()
+	if now := s.mu.Files[f.id]; now == nil {
+		s.mu.Unlock()
+		return 0
+	}
+	pos := s.record(&adoptedRecord{File: f.id})
+	delete(s.mu.undurable, f.id)
+	s.mu.Unlock()
+	if err := s.journal.write(pos); err != nil {
+		s.log.Error("recording that the cache has a file failed", "err", err)
+		return 0
+	}
+	if !moved {
+		s.removeStaged(f.id)
+	}
+	return time.Nanosecond
+}
+
+// vouch leaves a name to the base tree if that shows what is so, or if somebody has
+// changed the bucket since. It returns when to try again.
+func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.Object) time.Duration {
+	e, _, err := s.base.Lookup(ctx, id.dir, id.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 5 * time.Second
+	}
+	same := false
+	switch n.Kind {
+	case nameGone:
+		same = err != nil
+	case nameDirectory:
+		same = err == nil && e.Kind == manifest.Directory
+	case nameFile:
+		same = err == nil && e.Kind != manifest.Directory && e.Object == obj
+		if same && f.state().Symlink && e.Kind != manifest.Symlink {
+			// A listing shows our symlinks as files.
+			return 0
+		}
+	}
+	if _, live := s.base.(forgetter); !live && !same {
+		return time.Minute
+	}
+	if f != nil {
+		f.content.RLock()
+		defer f.content.RUnlock()
+		if f.busy() {
+			return 0
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, ok := s.quiet(id); !ok || now != n {
+		return 0
+	}
+	if f != nil {
+		st := s.mu.Files[n.File]
+		if st.Staged || st.Object != obj || st.Key != n.Key || obj.Key != st.Key {
+			return 0
+		}
+	}
+	if f != nil {
+		f.forget()
+	}
+	s.record(&forgottenRecord{Dir: id.dir, Name: id.name})
+	s.mu.forgets++
+	if !same {
+		s.mu.notices = append(s.mu.notices, id)
+	}
+	return 0
+}

@@ -1,0 +1,299 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// Config says where changes are kept and how they are published.
+type Config struct {
+	// Dir is the staging directory: it must exist and is this space's alone.
+	Dir string
+	// Endpoint, Bucket and Prefix say what is mounted. A directory with changes to
+	// something else is refused. Prefix is "" or ends with a slash.
+	Endpoint, Bucket, Prefix string
+	// Host names this machine in the names of conflicting files; "" means "host".
+	Host string
+	// StagingSize is the most that staged files may occupy, in bytes; 0 means that
+	// only the disk sets a limit.
+	StagingSize int64
+	// FullWait is how long a writer waits for room; 0 means 30 seconds.
+	FullWait time.Duration
+	// Bandwidth bounds uploads, in bytes a second; 0 means that it does not.
+	Bandwidth int64
+	// Through, if set, says whether fsync and close of a path wait until the object
+	// store has it.
+	Through func(path string) bool
+	// Attrs keeps mode, owner and times as x-oss-meta-mode, -uid, -gid and -mtime.
+	Attrs bool
+	// Busy, if set, says that programs wait for the object store now: uploads yield
+	// for a moment, unless draining.
+	Busy func() bool
+	// Changed, if set, is told that a name changed without a call: by a conflict, or
+	// because somebody else changed the bucket. No lock is held.
+	Changed func(dir, name string)
+}
+
+// Cache is where published files go and edited objects come from.
+type Cache interface {
+	// Take brings the whole of obj to the new file dst and lets go of it. A file that
+	// the cache has whole is moved, so that whoever has it open sees what is written
+	// to it.
+	Take(ctx context.Context, obj oss.Object, dst string) error
+	// Adopt moves the file at path into the cache as the whole of obj. If it does not
+	// want it, it returns false and leaves the file alone.
+	Adopt(obj oss.Object, crc64 uint64, path string) (bool, error)
+	// MakeRoom frees disk space, as many bytes as it can up to bytes.
+	MakeRoom(bytes int64) int64
+}
+
+// Space is everything that was changed through a mount. It is safe for concurrent
+// use.
+//
+// Lock order: File.committing, File.content, Space.mu, the journal's locks. There is
+// no I/O under Space.mu.
+type Space struct {
+	cfg    Config
+	base   manifest.Tree
+	bucket oss.Bucket
+	cache  Cache
+	log    *slog.Logger
+	disk   disk
+
+	journal *journal
+	lock    *os.File
+	boot    string
+	limit   *rate.Limiter
+	// parts bounds the parts of large files in flight, memory the bytes of small
+	// ones.
+	parts, memory weights
+
+	// used is the last measurement of what staged files occupy.
+	used struct {
+		sync.Mutex
+		at    time.Time
+		bytes int64
+	}
+
+	// publishNow, commitNow and settleNow wake the loops.
+	publishNow, commitNow, settleNow chan struct{}
+
+	mu struct {
+		sync.Mutex
+		*state
+		// files are the living ones; runs what is known of operations beside the state.
+		files map[fileID]*File
+		runs  map[uint64]*opRun
+		// undurable are files with a generation that is not on the disk.
+		undurable map[fileID]bool
+		// settling are names to compare with the base tree.
+		settling map[nameID]*settle
+		// forgets counts forgotten names, changed is closed and replaced at every change.
+		forgets uint64
+		changed chan struct{}
+		// draining counts those who wait for everything. recovered is the first
+		// operation that was not there when the space was opened.
+		draining  int
+		recovered uint64
+		running   int
+		prepared  int
+		closed    bool
+		// notices are names of which Config.Changed has to be told.
+		notices []nameID
+		stats   counters
+	}
+}
+
+// nameID is a name in a directory.
+type nameID struct{ dir, name string }
+
+// ErrForeign means that a staging directory belongs to another bucket or prefix.
+var ErrForeign = errors.New("staging directory belongs to another mount")
+
+// ErrInUse means that another process uses the staging directory.
+var ErrInUse = errors.New("staging directory is in use")
+
+func (cfg Config) withDefaults() (Config, error) {
+	switch {
+	case cfg.Dir == "":
+		return cfg, errors.New("no staging directory")
+	case cfg.StagingSize < 0:
+		return cfg, fmt.Errorf("staging size %d is negative", cfg.StagingSize)
+	case cfg.Bandwidth < 0:
+		return cfg, fmt.Errorf("upload bandwidth %d is negative", cfg.Bandwidth)
+	case cfg.FullWait < 0:
+		return cfg, fmt.Errorf("wait for room %v is negative", cfg.FullWait)
+	}
+	if cfg.FullWait == 0 {
+		cfg.FullWait = 30 * time.Second
+	}
+	if cfg.Host == "" {
+		cfg.Host = "host"
+	}
+	return cfg, nil
+}
+
+// Open takes a staging directory into use: what the last run left is there again,
+// and is published once Run is called. base is what the bucket shows, bucket where
+// changes go. reg and log may be nil.
+//
+// Errors: [ErrInUse], [ErrForeign], and those of the file system.
+func Open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg prometheus.Registerer, log *slog.Logger) (*Space, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	return open(cfg, base, bucket, cache, reg, log, realDisk{}, boot)
+}
+
+func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg prometheus.Registerer, log *slog.Logger, d disk, boot string) (*Space, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("configure write-back: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Space{
+		cfg: cfg, base: base, bucket: bucket, cache: cache, log: log, disk: d, boot: boot,
+		publishNow: make(chan struct{}, 1), commitNow: make(chan struct{}, 1), settleNow: make(chan struct{}, 1),
+		parts: newWeights(maxPartsInFlight), memory: newWeights(maxSmallBytes),
+	}
+	if cfg.Bandwidth > 0 {
+		s.limit = rate.NewLimiter(rate.Limit(cfg.Bandwidth), int(max(min(cfg.Bandwidth, 1<<30), 1<<20)))
+	}
+	s.mu.state = newState()
+	s.mu.files = make(map[fileID]*File)
+	s.mu.runs = make(map[uint64]*opRun)
+	s.mu.undurable = make(map[fileID]bool)
+	s.mu.settling = make(map[nameID]*settle)
+	s.mu.changed = make(chan struct{})
+	if err := newMetrics(reg, s); err != nil {
+		return nil, fmt.Errorf("register metrics of write-back: %w", err)
+	}
+	if s.lock, err = lockDir(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := s.recover(); err != nil {
+		s.lock.Close() //nolint:errcheck // it was only locked
+		return nil, fmt.Errorf("recover %q: %w", cfg.Dir, err)
+	}
+	return s, nil
+}
+
+// lockDir makes sure that no other process uses dir.
+func lockDir(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open staging directory: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close() //nolint:errcheck // it was only opened
+		return nil, fmt.Errorf("%w: %q", ErrInUse, dir)
+	}
+	return lock, nil
+}
+
+// bootID names the time since the machine was started: what a process wrote before
+// is still there as long as it is the same.
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return string(b[:max(len(b)-1, 0)]), nil
+}
+
+// Run publishes what is changed until ctx ends, and returns when nothing of it is
+// under way any more.
+func (s *Space) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { s.committer(ctx); return nil })
+	g.Go(func() error { s.publisher(ctx); return nil })
+	g.Go(func() error { s.settler(ctx); return nil })
+	return g.Wait()
+}
+
+// Close commits what is there and closes the journal. Run must have returned and
+// all handles must be released. What is not published stays for the next Open.
+func (s *Space) Close() error {
+	s.mu.Lock()
+	s.mu.closed = true
+	s.mu.Unlock()
+	err := s.commitAll()
+	s.journal.writing.Lock()
+	err = errors.Join(err, s.journal.file.Close())
+	s.journal.writing.Unlock()
+	return errors.Join(err, s.lock.Close())
+}
+
+// record appends r to the journal and applies it. s.mu is held; the caller writes
+// the journal up to the position it gets before it tells anybody.
+func (s *Space) record(r record) int64 {
+	first := s.mu.NextOp
+	pos := s.journal.append(r)
+	s.mu.apply(r)
+	for id := first; id < s.mu.NextOp; id++ {
+		if s.mu.Ops[id] != nil {
+			s.mu.runs[id] = &opRun{pos: pos, wanted: time.Now()}
+		}
+	}
+	for _, id := range s.mu.renewed {
+		if run := s.mu.runs[id]; run != nil {
+			run.pos, run.next = pos, time.Time{}
+		}
+	}
+	s.mu.renewed = s.mu.renewed[:0]
+	for _, id := range s.mu.dropped {
+		run := s.mu.runs[id]
+		if run == nil {
+			continue
+		}
+		if run.ahead != nil {
+			run.ahead = nil
+			s.mu.prepared--
+		}
+		if !run.running {
+			delete(s.mu.runs, id)
+		}
+	}
+	s.mu.dropped = s.mu.dropped[:0]
+	close(s.mu.changed)
+	s.mu.changed = make(chan struct{})
+	wake(s.commitNow)
+	return pos
+}
+
+// Sync returns when every change so far survives the loss of power, but for content
+// that was not synced itself.
+func (s *Space) Sync(context.Context) error { return s.journal.sync(s.journal.end()) }
+
+// path returns where the bytes of a file are.
+func (s *Space) path(id fileID) string {
+	return filepath.Join(s.cfg.Dir, "staged", fmt.Sprintf("%016x", id))
+}
+
+// now is the time for records.
+func now() int64 { return time.Now().UnixNano() }
+
+// wake lets a loop go round once more.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,245 @@
+package writeback
+
+import (
+	"github.com/pailfs/pailfs/oss"
+)
+
+// fileID names a file of a staging directory for ever: staged/<id> are its bytes.
+type fileID = uint64
+
+// generation counts the commits of one file: closes and fsyncs after a change.
+type generation = uint64
+
+// nameKind says what a name of the space means.
+type nameKind uint8
+
+const (
+	// nameFile is a file or a symlink of the space.
+	nameFile nameKind = iota + 1
+	// nameDirectory is a directory that was made here.
+	nameDirectory
+	// nameGone hides what the base tree shows.
+	nameGone
+)
+
+// name is what the space says of one name.
+type name struct {
+	Kind nameKind
+	// File is the file, for nameFile.
+	File fileID
+	// Key is the key of the name in the bucket; that of a directory ends with a
+	// slash.
+	Key string
+}
+
+// fileState is what survives of a file. Two of them with the same fields are the
+// same: nothing but apply changes one.
+type fileState struct {
+	ID fileID
+	// Dir and Name say where the file is, if Linked, and Key the key there.
+	Dir, Name, Key string
+	Linked         bool
+	// Symlink says that the content is the target of a symbolic link.
+	Symlink bool
+
+	// Gen is the last committed generation, Size and Stamp the size and the time of
+	// the last write of the staged file at that moment, in nanoseconds since 1970.
+	Gen   generation
+	Size  int64
+	Stamp int64
+	// Durable is the last generation that survives the loss of power, Suspect one
+	// that did not.
+	Durable, Suspect generation
+	// Inline is a generation whose content is in its record. Nothing else may be on
+	// the disk.
+	Inline generation
+
+	// Staged says that the content is the file staged/<ID>, and not Object.
+	// BaseGen is the generation at which it became staged: without a commit since,
+	// recovery goes back to Object, or to nothing.
+	Staged  bool
+	BaseGen generation
+	Object  oss.Object
+	// Origin is the object that the file was made from, if any.
+	Origin oss.Object
+
+	// Published is the object that generation PubGen became, PubCRC its CRC-64.
+	PubGen    generation
+	Published oss.Object
+	PubCRC    uint64
+
+	// Attr are the attributes, PubAttr those that the bucket has.
+	Attr, PubAttr attributes
+}
+
+// attributes are what a file has beside its content. Mtime is in nanoseconds since
+// 1970; 0 says that it is that of the content.
+type attributes struct {
+	Mode, UID, GID uint32
+	Mtime          int64
+	// Set says that mode and owner were given, not assumed.
+	Set bool
+}
+
+// opKind is what an operation does to its key.
+type opKind uint8
+
+const (
+	// opPut makes the key hold the content of a file: by upload, or by copy where
+	// the content is an object.
+	opPut opKind = iota + 1
+	// opDelete removes the key.
+	opDelete
+	// opMarker makes an empty object that keeps a directory.
+	opMarker
+)
+
+func (k opKind) String() string {
+	switch k {
+	case opPut:
+		return "upload"
+	case opDelete:
+		return "delete"
+	default:
+		return "mkdir"
+	}
+}
+
+// operation is one pending publication. A key has at most one that has not begun,
+// and one that has.
+type operation struct {
+	ID    uint64
+	Order uint64
+	Kind  opKind
+	Key   string
+	// Dir is the directory of the key's name, Name the name; for people and for the
+	// order.
+	Dir, Name string
+	File      fileID
+	// After is beyond Order if the content was committed again before the operation
+	// began: those behind it still wait for it, and it waits for what came before the
+	// last commit.
+	After uint64
+	// At is when it was wanted first, Again last, in nanoseconds since 1970.
+	At, Again int64
+	// Barrier says that it waits for everything earlier.
+	Barrier bool
+	// Begun says that a request may have been sent; Gen is the generation in it.
+	Begun bool
+	Gen   generation
+}
+
+// intent is what a begun operation may have done to its key.
+type intent struct {
+	Kind opKind
+	Size int64
+	CRC  uint64
+}
+
+// keyState is what is believed of a key of the bucket.
+type keyState struct {
+	// Remote is the version there; without an ETag there is none.
+	Remote oss.Object
+	// Maybe are changes of ours that may have happened since.
+	Maybe []intent
+	// Shown says that the base tree may show something there.
+	Shown bool
+	// Pending and Flight are operations, or 0.
+	Pending, Flight uint64
+}
+
+func (k *keyState) present() bool { return k.Remote.ETag != "" }
+
+// upload is a multipart upload of ours that is neither completed nor aborted.
+type upload struct {
+	Key, ID string
+	File    fileID
+	Gen     generation
+	// PartSize is the size of the first parts; see partSizes.
+	PartSize int64
+}
+
+// conflict is one change that somebody else's met.
+type conflict struct {
+	Path string
+	// Kept is where ours is, "" if it was a deletion that was not carried out.
+	Kept string
+	At   int64
+}
+
+// identity is what a staging directory belongs to.
+type identity struct{ Endpoint, Bucket, Prefix string }
+
+// maxConflicts is how many conflicts are remembered.
+const maxConflicts = 100
+
+// state is everything that survives. It is changed by apply alone.
+type state struct {
+	// Identity is whose changes these are, Boot the run of the machine in which the
+	// last records were written.
+	Identity identity
+	Boot     string
+
+	NextFile, NextOp, NextOrder uint64
+
+	Files     map[fileID]*fileState
+	Names     map[string]map[string]name
+	Ops       map[uint64]*operation
+	Keys      map[string]*keyState
+	Uploads   map[string]upload
+	Conflicts []conflict
+
+	// queue has the operations in order. It follows from Ops.
+	queue opQueue
+	// displaced has every file whose content is the object of another key, and
+	// perhaps others.
+	displaced map[fileID]bool
+	// dropped are the operations that ended since somebody looked.
+	dropped []uint64
+	// renewed are the operations that got newer content since somebody looked.
+	renewed []uint64
+	// after is what comes after the rest of the record that is being applied.
+	after []func()
+}
+
+func newState() *state {
+	return &state{
+		NextFile: 1, NextOp: 1, NextOrder: 1,
+		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
+		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
+		displaced: make(map[fileID]bool),
+	}
+}
+
+// lookup returns what the space says of a name, if anything.
+func (st *state) lookup(dir, base string) (name, bool) {
+	n, ok := st.Names[dir][base]
+	return n, ok
+}
+
+func (st *state) setName(dir, base string, n name) {
+	names := st.Names[dir]
+	if names == nil {
+		names = make(map[string]name)
+		st.Names[dir] = names
+	}
+	names[base] = n
+}
+
+func (st *state) dropName(dir, base string) {
+	names := st.Names[dir]
+	delete(names, base)
+	if len(names) == 0 {
+		delete(st.Names, dir)
+	}
+}
+
+// key returns what is believed of a key, which begins with base.
+func (st *state) key(key string, base oss.Object) *keyState {
+	k := st.Keys[key]
+	if k == nil {
+		k = &keyState{Remote: base, Shown: base.ETag != ""}
+		st.Keys[key] = k
+	}
+	return k
+}

@@ -1,0 +1,156 @@
+package writeback
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// counters are what happened since the start.
+type counters struct {
+	published [opMarker + 1]int64
+	bytes     int64
+	failures  int64
+	conflicts int64
+}
+
+// Status says where changed bytes are.
+type Status struct {
+	// DirtyFiles and DirtyBytes are what the object store does not have yet, Pending
+	// the operations that are due: uploads, deletions, directories.
+	DirtyFiles int   `json:"dirty_files"`
+	DirtyBytes int64 `json:"dirty_bytes"`
+	Pending    int   `json:"pending"`
+	// NotDurable is how many closed files the loss of power would take.
+	NotDurable int `json:"not_durable"`
+	// Oldest is since when the oldest of them waits.
+	Oldest time.Time `json:"oldest,omitzero"`
+	// Uploaded counts files and bytes since the start.
+	UploadedFiles int64 `json:"uploaded_files"`
+	UploadedBytes int64 `json:"uploaded_bytes"`
+	// StagedBytes is what staged files occupy, StagedLimit what they may; 0 is no
+	// limit.
+	StagedBytes int64 `json:"staged_bytes"`
+	StagedLimit int64 `json:"staged_limit"`
+	Failures    int64 `json:"failures"`
+	// Failing are publications that cannot succeed as things are, at most 20 of them.
+	FailingCount int            `json:"failing_count"`
+	Failing      []PendingEntry `json:"failing,omitempty"`
+	// Conflicts are changes that met somebody else's, the last hundred.
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+	// Suspects are paths whose content the disk lost.
+	Suspects []string `json:"suspects,omitempty"`
+	Draining bool     `json:"draining"`
+}
+
+// Conflict is one change that met somebody else's: theirs is at Path.
+type Conflict struct {
+	Path string `json:"path"`
+	// Kept is where ours is; "" if it was a deletion, which was not carried out.
+	Kept string    `json:"kept,omitempty"`
+	Time time.Time `json:"time"`
+}
+
+// PendingEntry is one publication that is due.
+type PendingEntry struct {
+	Path string `json:"path"`
+	// Doing is upload, delete or mkdir.
+	Doing string `json:"doing"`
+	// State is waiting, uploading, open, retrying or failing.
+	State string    `json:"state"`
+	Bytes int64     `json:"bytes"`
+	Since time.Time `json:"since"`
+	Error string    `json:"error,omitempty"`
+}
+
+// Status returns the state now.
+func (s *Space) Status() Status {
+	used, limit, _ := s.Usage() // what could not be measured is told as 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{
+		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0, NotDurable: len(s.mu.undurable),
+		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.bytes, Failures: s.mu.stats.failures,
+	}
+	for id, op := range s.mu.Ops {
+		if at := time.Unix(0, op.At); st.Oldest.IsZero() || at.Before(st.Oldest) {
+			st.Oldest = at
+		}
+		if f := s.mu.Files[op.File]; op.Kind == opPut && f != nil {
+			st.DirtyFiles++
+			if f.Staged {
+				st.DirtyBytes += max(f.Size, 0)
+			}
+		}
+		if s.mu.runs[id].failing {
+			st.FailingCount++
+			if len(st.Failing) < 20 {
+				st.Failing = append(st.Failing, s.pendingEntry(op))
+			}
+		}
+	}
+	for _, f := range s.mu.Files {
+		if f.Suspect == f.Gen && f.Gen > 0 {
+			st.Suspects = append(st.Suspects, join(f.Dir, f.Name))
+		}
+	}
+	slices.Sort(st.Suspects)
+	for _, c := range s.mu.Conflicts {
+		st.Conflicts = append(st.Conflicts, Conflict{Path: c.Path, Kept: c.Kept, Time: time.Unix(0, c.At).UTC()})
+	}
+	return st
+}
+
+// oldestAge returns for how long the oldest operation has been due, in seconds.
+func (s *Space) oldestAge() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	oldest := time.Now()
+	for _, op := range s.mu.Ops {
+		oldest = earlier(oldest, time.Unix(0, op.At))
+	}
+	return time.Since(oldest).Seconds()
+}
+
+// Pending returns what is due at path or below it, the oldest first, at most limit
+// entries.
+func (s *Space) Pending(path string, limit int) []PendingEntry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var entries []PendingEntry
+	for _, x := range s.mu.queue.items {
+		if len(entries) == limit {
+			break
+		}
+		if x.op != nil && covers(path, strings.TrimSuffix(join(x.op.Dir, x.op.Name), "/")) {
+			entries = append(entries, s.pendingEntry(x.op))
+		}
+	}
+	return entries
+}
+
+// pendingEntry describes op. s.mu is held.
+func (s *Space) pendingEntry(op *operation) PendingEntry {
+	run := s.mu.runs[op.ID]
+	e := PendingEntry{Path: join(op.Dir, op.Name), Doing: op.Kind.String(), State: "waiting", Since: time.Unix(0, op.At).UTC()}
+	if f := s.mu.Files[op.File]; f != nil && op.Kind == opPut {
+		e.Bytes = max(f.Size, 0)
+		if !f.Staged {
+			e.Bytes = f.Object.Size
+		}
+	}
+	switch {
+	case run.failing:
+		e.State = "failing"
+	case run.attempts > 0:
+		e.State = "retrying"
+	case run.waiting:
+		e.State = "open"
+	case run.running || op.Begun:
+		e.State = "uploading"
+	}
+	if run.err != nil && run.attempts > 0 {
+		e.Error = run.err.Error()
+	}
+	return e
+}
