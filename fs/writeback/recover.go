@@ -85,7 +85,7 @@ func (s *Space) refuseOrphans() error {
 // makeJournal writes a journal file whole or not at all.
 func (s *Space) makeJournal(path string, content []byte) error {
 	fresh := filepath.Join(s.cfg.Dir, journalNew)
-	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := os.OpenFile(fresh, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

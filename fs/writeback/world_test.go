@@ -1,0 +1,377 @@
+package writeback
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// fakeCache keeps files whole, as long as it likes.
+type fakeCache struct {
+	bucket oss.Bucket
+	// forgetful is the share of files that it does not want.
+	forgetful float64
+	rand      *rand.Rand
+
+	mu      sync.Mutex
+	content map[oss.Object][]byte
+}
+
+func (c *fakeCache) Take(ctx context.Context, obj oss.Object, dst string) error {
+	c.mu.Lock()
+	b, ok := c.content[obj]
+	delete(c.content, obj)
+	c.mu.Unlock()
+	if !ok {
+		b = make([]byte, obj.Size)
+		if len(b) > 0 {
+			if _, err := c.bucket.ReadRange(ctx, oss.RangeRequest{Object: obj, Buffer: b}); err != nil {
+				return err
+			}
+		}
+	}
+	return os.WriteFile(dst, b, 0o600)
+}
+
+func (c *fakeCache) Adopt(obj oss.Object, crc uint64, path string) (bool, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	if int64(len(b)) != obj.Size || crc64.Checksum(b, crcTable) != crc {
+		return false, oss.ErrCorrupted
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rand.Float64() < c.forgetful {
+		return false, nil
+	}
+	c.content[obj] = b
+	return true, os.Remove(path)
+}
+
+func (c *fakeCache) MakeRoom(int64) int64 { return 0 }
+
+// shadowDisk knows what every file had when it was synced last.
+type shadowDisk struct {
+	sync.Mutex
+	content map[string][]byte
+	// fail makes every sync fail.
+	fail error
+}
+
+func (d *shadowDisk) sync(f *os.File) error {
+	d.Lock()
+	defer d.Unlock()
+	if d.fail != nil {
+		return d.fail
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	b := make([]byte, info.Size())
+	if n, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) || n != len(b) {
+		return fmt.Errorf("read %d of %d: %w", n, len(b), err)
+	}
+	// The name may have changed since it was opened: the file counts.
+	var ino string
+	if ino, err = inode(f); err != nil {
+		return err
+	}
+	d.content[ino] = b
+	return nil
+}
+
+func (d *shadowDisk) syncDir(string) error { return nil }
+
+func inode(f *os.File) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d", inodeOf(info)), nil
+}
+
+// world is a bucket and a machine that mounts it, and may be switched off.
+type world struct {
+	*testing.T
+	rand  *rand.Rand
+	cfg   Config
+	store *fakeStore
+	root  string
+	runs  int
+	boots int
+	disk  *shadowDisk
+	log   *slog.Logger
+
+	bucket *fakeBucket
+	base   *manifest.Live
+	cache  *fakeCache
+	space  *Space
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &world{T: t, rand: r, root: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	if testing.Verbose() && os.Getenv("PAILFS_TEST_LOG") != "" {
+		w.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	w.store = newFakeStore(rand.New(rand.NewPCG(seed, 2)))
+	w.cfg = Config{Dir: filepath.Join(w.root, "0"), Endpoint: "e", Bucket: "b", Prefix: "p/", Host: "node"}
+	if err := os.Mkdir(w.cfg.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	return w
+}
+
+// start mounts.
+func (w *world) start() {
+	w.Helper()
+	w.bucket = &fakeBucket{fakeStore: w.store}
+	w.disk = &shadowDisk{content: make(map[string][]byte)}
+	var err error
+	w.base, err = manifest.NewLive(manifest.LiveConfig{Prefix: w.cfg.Prefix}, w.bucket, prometheus.NewRegistry(), w.log)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.cache = &fakeCache{bucket: w.bucket, forgetful: 0.3, rand: rand.New(rand.NewPCG(w.rand.Uint64(), 3)), content: make(map[oss.Object][]byte)}
+	w.space, err = open(w.cfg, w.base, w.bucket, w.cache, nil, w.log, w.disk, fmt.Sprintf("boot-%d", w.boots))
+	if err != nil {
+		w.Fatalf("open: %v", err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	w.cancel, w.ended = cancel, make(chan struct{})
+	space, ended := w.space, w.ended
+	go func() {
+		defer close(ended)
+		_ = space.Run(ctx) // it never fails
+	}()
+}
+
+// stop unmounts in order, and checks that the journal says what the state is.
+func (w *world) stop() {
+	w.Helper()
+	w.cancel()
+	<-w.ended
+	w.checkJournal()
+	if err := w.space.Close(); err != nil {
+		w.Fatalf("close: %v", err)
+	}
+	if err := w.base.Close(); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// crash stops the daemon as kill -9 does, or the machine, and starts anew. Requests
+// in flight are carried out or not.
+func (w *world) crash(powerLost bool) {
+	w.Helper()
+	w.runs++
+	next := filepath.Join(w.root, fmt.Sprint(w.runs))
+	// Nothing may be written to a file while it is copied.
+	w.space.journal.writing.Lock()
+	err := w.copyDir(w.cfg.Dir, next, powerLost)
+	w.bucket.kill()
+	w.space.journal.writing.Unlock()
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.cancel()
+	<-w.ended
+	if err := w.space.Close(); err != nil && !powerLost {
+		w.Fatalf("close: %v", err)
+	}
+	if err := w.base.Close(); err != nil {
+		w.Fatal(err)
+	}
+	w.cfg.Dir = next
+	if powerLost {
+		w.boots++
+	}
+	w.start()
+}
+
+// copyDir copies a staging directory as it is, or as it would be after the loss of
+// power.
+func (w *world) copyDir(from, to string, powerLost bool) error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	return filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		dst := filepath.Join(to, rel)
+		if e.IsDir() {
+			return os.Mkdir(dst, 0o700)
+		}
+		f, err := os.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		b, err := io.ReadAll(f)
+		if err != nil {
+			return err
+		}
+		if powerLost {
+			ino, err := inode(f)
+			if err != nil {
+				return err
+			}
+			kept, known := w.disk.content[ino]
+			if !known && w.rand.IntN(2) == 0 {
+				return nil
+			}
+			// What was not synced may be there or not.
+			if w.rand.IntN(3) > 0 || !bytes.HasPrefix(b, kept) {
+				b = kept
+			} else {
+				b = b[:len(kept)+w.rand.IntN(len(b)-len(kept)+1)]
+			}
+		}
+		if err := os.WriteFile(dst, b, 0o600); err != nil {
+			return err
+		}
+		return os.Chtimes(dst, time.Time{}, info.ModTime())
+	})
+}
+
+// drain waits until everything is published.
+func (w *world) drain() {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 6*time.Hour)
+	defer cancel()
+	if err := w.space.Flush(ctx, ""); err != nil {
+		w.Fatalf("flush: %v\npending: %+v", err, w.space.Pending("", 10))
+	}
+}
+
+// checkJournal compares the state with what a restart would make of the journal.
+func (w *world) checkJournal() {
+	w.Helper()
+	s := w.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.journal.write(s.journal.end()); err != nil {
+		w.Fatal(err)
+	}
+	s.journal.writing.Lock()
+	defer s.journal.writing.Unlock()
+	replayed := newState()
+	_, _, rest, err := load(s.journal.file, replayed)
+	if err != nil || rest != 0 {
+		w.Fatalf("replay: %v, %d bytes left over", err, rest)
+	}
+	if diff := compareStates(s.mu.state, replayed); diff != "" {
+		w.Fatalf("a replay of the journal differs (-live +replayed):\n%s", diff)
+	}
+}
+
+// write makes a file of content.
+func (w *world) write(dir, base, content string) {
+	w.Helper()
+	h, err := w.space.Create(w.Context(), dir, base, CreateOptions{Mode: 0o644})
+	if err != nil {
+		h, err = w.space.Open(w.Context(), dir, base, OpenOptions{Write: true, Truncate: true})
+	}
+	if err != nil {
+		w.Fatalf("create %s/%s: %v", dir, base, err)
+	}
+	defer h.Release()
+	if _, err := h.WriteAt(w.Context(), []byte(content), 0); err != nil {
+		w.Fatal(err)
+	}
+	if err := h.Flush(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// read returns what the mount has at a name.
+func (w *world) read(dir, base string) (string, error) {
+	e, _, err := w.space.Lookup(w.Context(), dir, base)
+	if err != nil {
+		return "", err
+	}
+	return w.readEntry(e)
+}
+
+func (w *world) readEntry(e Entry) (string, error) {
+	obj := e.Object
+	if f := e.File; f != nil {
+		a, err := f.Stat()
+		if err != nil {
+			return "", err
+		}
+		b := make([]byte, a.Size)
+		n, staged, err := f.ReadAt(b, 0)
+		if staged {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return string(b[:n]), err
+		}
+		obj, _ = f.Content()
+	}
+	if b, ok := w.cache.content[obj]; ok {
+		return string(b), nil
+	}
+	b := make([]byte, obj.Size)
+	if len(b) > 0 {
+		if _, err := w.bucket.ReadRange(w.Context(), oss.RangeRequest{Object: obj, Buffer: b}); err != nil {
+			return "", err
+		}
+	}
+	return string(b), nil
+}
+
+// inBucket returns the objects under the prefix.
+func (w *world) inBucket() map[string]string {
+	w.store.Lock()
+	defer w.store.Unlock()
+	all := make(map[string]string)
+	for key, o := range w.store.objects {
+		all[key] = string(o.content)
+	}
+	return all
+}
+
+// bubble runs f with a clock of its own.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
