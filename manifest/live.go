@@ -306,7 +306,14 @@ func (l *Live) Forget(dir, name string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.mu.directories[prefix]
+	l.forget(l.mu.directories[prefix], component, component+"/")
+	// A directory's own listing tells whether it exists by what is in it, its marker
+	// among that.
+	l.forget(l.mu.directories[prefix+component+"/"], "")
+}
+
+// forget drops items of d, which may be nil. l.mu must be held.
+func (l *Live) forget(d *directory, items ...string) {
 	if d == nil {
 		return
 	}
@@ -315,7 +322,7 @@ func (l *Live) Forget(dir, name string) {
 		delete(d.flights, start)
 	}
 	l.change(d, func() {
-		for _, item := range []string{component, component + "/"} {
+		for _, item := range items {
 			d.cut(item, afterItem(item), false)
 		}
 		d.settle(l.cfg.TTL)

@@ -138,8 +138,11 @@ func (r *renamedRecord) apply(st *state) {
 	st.setName(f.Dir, f.Name, name{Kind: nameFile, File: f.ID, Key: f.Key})
 	st.vacate(dir, base, key, r.Time)
 	if !f.hasContent() {
-		// What was there goes when the file is committed; until then it is what a crash
-		// would leave.
+		// What the bucket has there goes when the file is committed; until then a crash
+		// leaves it.
+		if k := st.Keys[f.Key]; st.Ops[k.Pending] != nil && st.Ops[k.Pending].Kind == opPut {
+			st.cancel(k)
+		}
 		return
 	}
 	st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.Time, true)
@@ -164,7 +167,10 @@ func (r *unlinkedRecord) apply(st *state) {
 
 func (r *madeDirRecord) apply(st *state) {
 	k := st.key(r.At.Key, r.At.Base)
-	k.Shown = k.Shown || r.Exists
+	if r.Exists && !k.Shown {
+		// There may be a marker, or only objects below.
+		k.Shown, k.Maybe = true, append(k.Maybe, intent{Kind: opMarker})
+	}
 	st.setName(r.At.Dir, r.At.Name, name{Kind: nameDirectory, Key: r.At.Key})
 	st.want(opMarker, r.At.Key, join(r.At.Dir, r.At.Name), "", 0, r.Time, false)
 }
@@ -277,8 +283,14 @@ func (r *revertedRecord) apply(st *state) {
 		return
 	}
 	if f.Linked {
-		f.Linked = false
-		st.vacate(f.Dir, f.Name, f.Key, r.Time)
+		k := st.Keys[f.Key]
+		if op := st.Ops[k.Pending]; k.Shown && k.Flight == 0 && len(k.Maybe) == 0 && k.present() && (op == nil || op.Kind != opDelete) {
+			// It was renamed over something, which is there still.
+			st.detach(f)
+		} else {
+			f.Linked = false
+			st.vacate(f.Dir, f.Name, f.Key, r.Time)
+		}
 	}
 	delete(st.Files, f.ID)
 }
@@ -316,7 +328,10 @@ func (r *lostRecord) apply(st *state) {
 	delete(st.Files, r.File)
 }
 
-func (r *snapCounters) apply(st *state) { st.NextFile, st.NextOp, st.NextOrder = r.File, r.Op, r.Order }
+// apply sets the order back by what every record adds.
+func (r *snapCounters) apply(st *state) {
+	st.NextFile, st.NextOp, st.NextOrder = r.File, r.Op, r.Order-2
+}
 
 func (r *snapFile) apply(st *state) {
 	f := r.File

@@ -2,14 +2,13 @@ package writeback
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"strconv"
 	"syscall"
 	"time"
-
-	"github.com/pailfs/pailfs/manifest"
 )
 
 // The names of attributes in user metadata, as ossfs 1 writes them: decimal
@@ -80,26 +79,18 @@ type SetAttr struct {
 // SetAttr changes the attributes of a name and returns its file. Without
 // Config.Attrs all but the size is ENOTSUP. Directories have none: ENOTSUP.
 func (s *Space) SetAttr(ctx context.Context, dir, base string, a SetAttr) (*File, error) {
-	e, _, err := s.Lookup(ctx, dir, base)
-	if err != nil {
-		return nil, err
-	}
-	if e.Kind == manifest.Directory {
-		if a.Size != nil {
-			return nil, syscall.EISDIR
-		}
-		return nil, syscall.ENOTSUP
-	}
 	if err := s.mayChange(a); err != nil {
 		return nil, err
 	}
-	f := e.File
-	if f == nil {
-		if f, err = s.claim(ctx, dir, e.Entry); err != nil {
-			return nil, err
-		}
+	var file *File
+	err := s.withFile(ctx, dir, base, func(f *File) error {
+		file = f
+		return s.SetAttrFile(ctx, f, a)
+	})
+	if errors.Is(err, syscall.EISDIR) && a.Size == nil {
+		err = syscall.ENOTSUP
 	}
-	return f, s.SetAttrFile(ctx, f, a)
+	return file, err
 }
 
 func (s *Space) mayChange(a SetAttr) error {

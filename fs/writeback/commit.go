@@ -32,7 +32,7 @@ func (f *File) commit(durable bool) error {
 		return err
 	}
 	defer file.Close()
-	changed, r, err := f.compare(file)
+	changed, r, err := f.compare(file, f.hasWriters())
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,9 @@ func (f *File) openForCommit() (*os.File, error) {
 }
 
 // compare says whether the staged file has changed since the last commit, and
-// returns the record that commits it. f.committing is held.
-func (f *File) compare(file *os.File) (changed bool, r *closedRecord, err error) {
+// returns the record that commits it. open says that somebody may be writing.
+// f.committing is held.
+func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord, err error) {
 	touched := f.touched.Swap(false)
 	unsure := f.unsure.Swap(false)
 	defer func() {
@@ -103,7 +104,7 @@ func (f *File) compare(file *os.File) (changed bool, r *closedRecord, err error)
 		return false, nil, nil
 	}
 	r.Keep = !sure
-	if r.Size <= inlineLimit {
+	if r.Size <= f.space.cfg.limits.inline {
 		b := make([]byte, r.Size)
 		if n, err := file.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 			return false, nil, fmt.Errorf("read staged file: %w", err)
@@ -118,7 +119,7 @@ func (f *File) compare(file *os.File) (changed bool, r *closedRecord, err error)
 		}
 		f.sum = sum
 	}
-	if f.lent.Load() && began.Sub(time.Unix(stat.Mtim.Unix())) < clockTick {
+	if open && f.lent.Load() && began.Sub(time.Unix(stat.Mtim.Unix())) < clockTick {
 		f.unsure.Store(true)
 	}
 	return true, r, nil

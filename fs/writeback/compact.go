@@ -33,7 +33,7 @@ func (s *Space) compactIfLarge() {
 	}
 	live += 200 * int64(len(s.mu.Ops)+len(s.mu.Keys))
 	s.mu.Unlock()
-	if size := s.journal.size(); size < compactFrom || size < compactFactor*live {
+	if size := s.journal.size(); size < s.cfg.limits.journal || size < compactFactor*live {
 		return
 	}
 	if err := s.compact(); err != nil {

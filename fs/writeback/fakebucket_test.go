@@ -94,7 +94,7 @@ func (b *fakeBucket) kill() {
 func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed bool, err error) {
 	b.Lock()
 	wait := time.Duration(b.rand.IntN(40)) * time.Millisecond
-	fault := b.rand.Float64() < b.faults
+	fault := write && b.rand.Float64() < b.faults
 	after := b.rand.IntN(2) == 0
 	denied := write && b.denied[key]
 	b.Unlock()

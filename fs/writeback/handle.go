@@ -37,24 +37,48 @@ type Handle struct {
 //
 // Errors: [fs.ErrNotExist], EISDIR, EINVAL, those of the object store where an
 // object has to be fetched, ENOSPC.
-func (s *Space) Open(ctx context.Context, dir, base string, o OpenOptions) (*Handle, error) {
-	e, _, err := s.Lookup(ctx, dir, base)
-	if err != nil {
-		return nil, err
-	}
-	if e.Kind == manifest.Directory {
-		return nil, syscall.EISDIR
-	}
-	f := e.File
-	if f == nil {
-		if !o.Write {
+func (s *Space) Open(ctx context.Context, dir, base string, o OpenOptions) (h *Handle, err error) {
+	if !o.Write {
+		e, _, err := s.Lookup(ctx, dir, base)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Kind == manifest.Directory:
+			return nil, syscall.EISDIR
+		case e.File == nil:
 			return nil, syscall.EINVAL
 		}
-		if f, err = s.claim(ctx, dir, e.Entry); err != nil {
-			return nil, err
+		return s.OpenFile(ctx, e.File, o)
+	}
+	err = s.withFile(ctx, dir, base, func(f *File) error {
+		h, err = s.OpenFile(ctx, f, o)
+		return err
+	})
+	return h, err
+}
+
+// withFile calls do with the file called base in dir, which an object of the base
+// tree becomes; again if the file was published and forgotten in between.
+func (s *Space) withFile(ctx context.Context, dir, base string, do func(f *File) error) error {
+	for {
+		e, _, err := s.Lookup(ctx, dir, base)
+		if err != nil {
+			return err
+		}
+		if e.Kind == manifest.Directory {
+			return syscall.EISDIR
+		}
+		f := e.File
+		if f == nil {
+			if f, err = s.claim(ctx, dir, e.Entry); err != nil {
+				return err
+			}
+		}
+		err = do(f)
+		if !errors.Is(err, syscall.ESTALE) || f.state().ID != 0 || ctx.Err() != nil {
+			return err
 		}
 	}
-	return s.OpenFile(ctx, f, o)
 }
 
 // claim makes a file of an entry of the base tree.

@@ -40,6 +40,10 @@ func (s *Space) Lookup(ctx context.Context, dir, base string) (Entry, manifest.V
 		s.mu.Lock()
 		e, known, errKnown := s.entry(dir, base)
 		same := forgets == s.mu.forgets
+		if err == nil && s.mu.Keys[below.Object.Key] != nil {
+			below, err = manifest.Entry{}, fs.ErrNotExist
+			valid = manifest.Validity(time.Now())
+		}
 		s.mu.Unlock()
 		switch {
 		case known:
@@ -207,7 +211,8 @@ func (s *Space) merge(dir, key, below string, page basePage) (merged []Entry, kn
 		known = ok && n.Kind == nameDirectory
 	}
 	for _, e := range page.entries {
-		if _, hidden := names[e.Name]; !hidden {
+		// A key that is about to go may be shown under another name.
+		if _, hidden := names[e.Name]; !hidden && s.mu.Keys[e.Object.Key] == nil {
 			e.Cursor = cursorOf(e.Object.Key) + e.Cursor
 			merged = append(merged, Entry{Entry: e})
 		}

@@ -28,10 +28,12 @@ const (
 )
 
 // partSize returns the size of the parts of a file, in bytes: whole mebibytes.
-func partSize(size int64) int64 {
+func partSize(size, least int64) int64 {
 	need := (size + usualParts - 1) / usualParts
-	need = (need + 1<<20 - 1) >> 20 << 20
-	return max(minPart, need)
+	if need > least {
+		need = (need + 1<<20 - 1) >> 20 << 20
+	}
+	return max(least, need)
 }
 
 // prepared is a large file of which all parts are in the object store.
@@ -97,7 +99,7 @@ func (s *Space) uploadEnded(id string) {
 // uploadParts brings all parts of a file to the object store, those excepted that an
 // earlier attempt has left there. The parts are those of one moment.
 func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (*prepared, error) {
-	size := partSize(snap.state.Size)
+	size := partSize(snap.state.Size, s.cfg.limits.part)
 	u, have, err := s.resume(ctx, op, snap, size)
 	if err != nil {
 		return nil, err
@@ -265,11 +267,11 @@ func (s *Space) abortUnknown(ctx context.Context, key string) error {
 
 // copyParts copies a large object within the bucket.
 func (s *Space) copyParts(ctx context.Context, op operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
-	u, _, err := s.createUpload(ctx, op, snap.state.Gen, copyPart, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
+	u, _, err := s.createUpload(ctx, op, snap.state.Gen, 0, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
 	if err != nil {
 		return oss.Info{}, err
 	}
-	size := max(copyPart, partSize(source.Size))
+	size := partSize(source.Size, s.cfg.limits.copyPart)
 	parts := make([]oss.Part, (source.Size+size-1)/size)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)

@@ -288,6 +288,19 @@ func (s *Space) Rename(ctx context.Context, dir, base, newDir, newBase string, f
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return nil, syscall.EINVAL
 	}
+	for {
+		f, err := s.rename(ctx, dir, base, newDir, newBase, flags)
+		if !errors.Is(err, errForgotten) || ctx.Err() != nil {
+			return f, err
+		}
+	}
+}
+
+// errForgotten means that a file was left to the base tree in the middle of a call,
+// which has to begin anew.
+var errForgotten = errors.New("the file was forgotten")
+
+func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, flags uint32) (*File, error) {
 	_, from, err := s.newPlace(ctx, dir, base)
 	if err != nil {
 		return nil, err
@@ -325,6 +338,10 @@ func (s *Space) Rename(ctx context.Context, dir, base, newDir, newBase string, f
 	s.mu.Lock()
 	st := s.mu.Files[f.id]
 	n, ok := s.mu.lookup(dir, base)
+	if st == nil && f.forgotten {
+		s.mu.Unlock()
+		return nil, errForgotten
+	}
 	if st == nil || !st.Linked || !ok || n.File != f.id {
 		s.mu.Unlock()
 		return nil, fs.ErrNotExist

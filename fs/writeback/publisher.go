@@ -144,7 +144,7 @@ func (s *Space) standing(op *operation) standing {
 		st.small = true
 	case opPut:
 		f := s.mu.Files[op.File]
-		st.small = !op.Barrier && f != nil && f.Size <= smallLimit
+		st.small = !op.Barrier && f != nil && f.Size <= s.cfg.limits.small
 	}
 	return st
 }
@@ -152,7 +152,7 @@ func (s *Space) standing(op *operation) standing {
 // large reports whether op uploads a file in parts. s.mu is held.
 func (s *Space) large(op *operation) bool {
 	f := s.mu.Files[op.File]
-	return op.Kind == opPut && f != nil && f.Staged && f.Size > smallLimit
+	return op.Kind == opPut && f != nil && f.Staged && f.Size > s.cfg.limits.small
 }
 
 // due is when op may be tried. s.mu is held.
@@ -256,7 +256,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 	}
 	run.next, run.err = at.Add(wait), err
 	s.mu.stats.failures++
-	if f := s.mu.files[op.File]; f != nil && op.File != 0 {
+	if f := s.mu.files[op.File]; f != nil && op.File != 0 && run.failing {
 		if f.failure == nil || f.failure.Error() != err.Error() {
 			f.failure, f.told = err, false
 		}

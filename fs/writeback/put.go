@@ -127,7 +127,7 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 			return errSuperseded
 		}
 		return s.publishCopy(ctx, op, snap)
-	case snap.state.Size > smallLimit:
+	case snap.state.Size > s.cfg.limits.small:
 		return s.publishLarge(ctx, op, snap, ready)
 	case !ready:
 		return errSuperseded
@@ -314,7 +314,7 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 
 // copy copies an object within the bucket. Large ones go in parts.
 func (s *Space) copy(ctx context.Context, op operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
-	if source.Size > maxCopy {
+	if source.Size > s.cfg.limits.copy {
 		return s.copyParts(ctx, op, source, o, snap)
 	}
 	if maps.Equal(o.Meta, source.Meta) {

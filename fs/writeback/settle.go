@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/pailfs/pailfs/manifest"
@@ -88,6 +89,17 @@ func (s *Space) toSettle() (names []nameID, next time.Time) {
 	return names, next
 }
 
+// renewLater lets the name of a directory be settled, of which nothing is remembered
+// any more. s.mu is held.
+func (s *Space) renewLater(path string) {
+	id := nameID{parent(path), path[strings.LastIndexByte(path, '/')+1:]}
+	if n, ok := s.mu.lookup(id.dir, id.name); ok && n.Kind == nameGone {
+		s.renew(id.dir, id.name)
+		s.mu.settling[id] = &settle{}
+		wake(s.settleNow)
+	}
+}
+
 // notify tells whoever wants to know of names that changed without a call.
 func (s *Space) notify() {
 	s.mu.Lock()
@@ -107,6 +119,10 @@ func (s *Space) notify() {
 func (s *Space) quiet(id nameID) (n name, ok bool) {
 	n, ok = s.mu.lookup(id.dir, id.name)
 	if !ok {
+		return n, false
+	}
+	if n.Kind == nameGone && len(s.mu.Names[join(id.dir, id.name)]) > 0 {
+		// The base tree may show a directory for what is still below it.
 		return n, false
 	}
 	k := s.mu.Keys[n.Key]
@@ -173,7 +189,7 @@ func (s *Space) adopt(f *File) time.Duration {
 	if err != nil || !tight {
 		return time.Second
 	}
-	changed, r, err := f.compare(file)
+	changed, r, err := f.compare(file, false)
 	if err != nil {
 		s.log.Warn("looking at a published file failed", "err", err)
 		return time.Minute
@@ -256,6 +272,9 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	}
 	s.record(&forgottenRecord{Dir: id.dir, Name: id.name})
 	s.mu.forgets++
+	if id.dir != "" && len(s.mu.Names[id.dir]) == 0 {
+		s.renewLater(id.dir)
+	}
 	if !same {
 		s.mu.notices = append(s.mu.notices, id)
 	}

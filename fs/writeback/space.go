@@ -46,7 +46,24 @@ type Config struct {
 	// Changed, if set, is told that a name changed without a call: by a conflict, or
 	// because somebody else changed the bucket. No lock is held.
 	Changed func(dir, name string)
+
+	// limits are not the usual ones in tests.
+	limits *limits
 }
+
+// limits are sizes in bytes from which things are done otherwise.
+type limits struct {
+	// inline is the largest content that travels inside its record, small the largest
+	// that is sent in one request, part the smallest of the parts of larger files.
+	inline, small, part int64
+	// copy is the largest object that is copied in one request, copyPart the parts of
+	// larger ones.
+	copy, copyPart int64
+	// journal is the size from which the journal may be compacted.
+	journal int64
+}
+
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, copy: maxCopy, copyPart: copyPart, journal: compactFrom}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {
@@ -143,6 +160,9 @@ func (cfg Config) withDefaults() (Config, error) {
 	}
 	if cfg.Host == "" {
 		cfg.Host = "host"
+	}
+	if cfg.limits == nil {
+		cfg.limits = &usualLimits
 	}
 	return cfg, nil
 }
@@ -272,6 +292,10 @@ func (s *Space) record(r record) int64 {
 		}
 	}
 	s.mu.dropped = s.mu.dropped[:0]
+	for _, n := range s.mu.named {
+		s.mu.settling[n] = &settle{pos: pos}
+	}
+	s.mu.named = s.mu.named[:0]
 	close(s.mu.changed)
 	s.mu.changed = make(chan struct{})
 	wake(s.commitNow)

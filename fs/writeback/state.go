@@ -196,6 +196,8 @@ type state struct {
 	displaced map[fileID]bool
 	// dropped are the operations that ended since somebody looked.
 	dropped []uint64
+	// named are the names that changed since somebody looked.
+	named []nameID
 	// renewed are the operations that got newer content since somebody looked.
 	renewed []uint64
 	// after is what comes after the rest of the record that is being applied.
@@ -218,6 +220,7 @@ func (st *state) lookup(dir, base string) (name, bool) {
 }
 
 func (st *state) setName(dir, base string, n name) {
+	st.named = append(st.named, nameID{dir, base})
 	names := st.Names[dir]
 	if names == nil {
 		names = make(map[string]name)

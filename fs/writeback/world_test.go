@@ -131,6 +131,12 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
+	return newWorldWith(t, seed, func(*Config) {})
+}
+
+// newWorldWith returns a world with another configuration.
+func newWorldWith(t *testing.T, seed uint64, change func(*Config)) *world {
+	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &world{T: t, rand: r, root: t.TempDir(), log: slog.New(slog.DiscardHandler)}
 	if testing.Verbose() && os.Getenv("PAILFS_TEST_LOG") != "" {
@@ -138,6 +144,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w.store = newFakeStore(rand.New(rand.NewPCG(seed, 2)))
 	w.cfg = Config{Dir: filepath.Join(w.root, "0"), Endpoint: "e", Bucket: "b", Prefix: "p/", Host: "node"}
+	change(&w.cfg)
 	if err := os.Mkdir(w.cfg.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
