@@ -46,6 +46,11 @@ clean: ## Remove what was built and the demo's data.
 demo: deps build ## Mount a real dataset from an emulated bucket; read it cold, warm, from SSD and raw; draw the result.
 	$(BIN)/bench demo $(DEMO_FLAGS)
 
+.PHONY: example
+example: deps build ## Train a network on single files of an emulated bucket; kill it, resume it, draw its curves.
+	@mkdir -p .demo
+	$(PYTHON) -B prefetch/python/examples/fashion_mnist/run.py --out .demo/fashion-mnist.svg $(EXAMPLE_FLAGS)
+
 .PHONY: bench
 bench: deps build ## Compare pailfs with other clients and the limits, in minutes; writes bench/results and bench/README.md.
 	$(BIN)/bench peers $(BENCH_FLAGS)

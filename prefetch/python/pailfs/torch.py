@@ -16,7 +16,7 @@ import os
 from collections import deque
 from types import TracebackType
 from typing import (Any, Callable, Deque, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, Type,
-                    TypeVar, Union)
+                    TypeVar, Union, cast)
 
 from dataset_file_loader import DatasetFile, DatasetFileLoaderClient, DatasetFileLoaderQuotaError
 
@@ -321,7 +321,7 @@ class ReleasingDataset:
         return getattr(self.dataset, name)
 
 
-def release_after(dataset: Any, sampler: "PreloadingSampler[Any]") -> ReleasingDataset:
+def release_after(dataset: _T, sampler: "PreloadingSampler[Any]") -> _T:
     """The dataset, letting go of the files of each index as soon as it was read.
 
     That is exact whatever the number of workers, so the sampler stops doing it itself.
@@ -329,4 +329,5 @@ def release_after(dataset: Any, sampler: "PreloadingSampler[Any]") -> ReleasingD
     each batch), in the process that reads it.
     """
     sampler.readers_release = True
-    return ReleasingDataset(dataset, sampler.files, sampler.client)
+    # It has whatever the dataset has.
+    return cast(_T, ReleasingDataset(dataset, sampler.files, sampler.client))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Callable, Iterator, List
 
@@ -46,3 +47,11 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> FakeDaemon:
     fake = FakeDaemon()
     monkeypatch.setattr("dataset_file_loader.link.Client", fake.connect)
     return fake
+
+
+def eventually(condition: Callable[[], bool], patience: float = 120) -> None:
+    """Waits until the condition holds."""
+    limit = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < limit, "it did not become true"
+        time.sleep(0.05)
