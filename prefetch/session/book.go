@@ -1,0 +1,508 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// Defaults and limits of [Params] and [Config].
+const (
+	// DefaultLease is how long holders outlive the last sign of their owner.
+	DefaultLease = 30 * time.Minute
+	// DefaultAdoption is how long a restored session waits for its worker.
+	DefaultAdoption = 10 * time.Minute
+	// MaxBuffer is the largest buffer, in files.
+	MaxBuffer = 1_000_000
+	// overflow is how many buffers a caller that ignores its quota may fill.
+	overflow = 4
+)
+
+// ErrNoSession means that a session does not exist: it was never opened, was
+// closed, expired, or belongs to another user.
+var ErrNoSession = errors.New("no such session")
+
+// Config is the configuration of a [Book].
+type Config struct {
+	// Budget is how many bytes may be charged at once.
+	Budget int64
+	// Adoption is how long a restored session waits for its worker; 0 means
+	// DefaultAdoption.
+	Adoption time.Duration
+}
+
+// ID names a session.
+type ID string
+
+// Key says whose a session is. There is one session for each.
+type Key struct {
+	// UID is the user that opened it.
+	UID uint32 `json:"uid"`
+	// Task is the path of the task's persistence directory in the mount, or
+	// whatever else tells tasks apart.
+	Task string `json:"task"`
+	// Worker is the worker's rank on this node.
+	Worker int `json:"worker"`
+}
+
+// Params are what a client says when it opens a session.
+type Params struct {
+	// Instance tells one process tree from the next that has the same Key.
+	Instance string
+	// Buffer is how many files of a stream may be outstanding: announced and not
+	// yet in use.
+	Buffer int
+	// Lease is how long holders outlive the last call; 0 means DefaultLease.
+	Lease time.Duration
+	// DropOnRelease removes what is released from the cache at once.
+	DropOnRelease bool
+}
+
+// Book holds the sessions of one mount.
+type Book struct {
+	cfg      Config
+	sessions map[ID]*session
+	byKey    map[Key]*session
+	entries  map[string]*Entry
+	// charged is the sum of the entries' charges, of those too that are gone and
+	// not yet freed.
+	charged int64
+	gone    []*Entry
+	// order are the streams, which take turns, and turn is whose it is.
+	order  []*stream
+	turn   int
+	dirty  map[Key]bool
+	totals Totals
+}
+
+// Totals count what happened since the book was made.
+type Totals struct {
+	Preloaded int64 `json:"preloaded"`
+	Duplicate int64 `json:"duplicate"`
+	Over      int64 `json:"over_quota"`
+	Dropped   int64 `json:"dropped"`
+	Implicit  int64 `json:"implicit"`
+	Released  int64 `json:"released"`
+	// Unknown counts releases of what the caller did not hold.
+	Unknown int64 `json:"unknown_releases"`
+	Leaked  int64 `json:"leaked"`
+	Adopted int64 `json:"adopted"`
+}
+
+// NewBook returns an empty book.
+func NewBook(cfg Config) *Book {
+	if cfg.Adoption <= 0 {
+		cfg.Adoption = DefaultAdoption
+	}
+	return &Book{
+		cfg:      cfg,
+		sessions: make(map[ID]*session),
+		byKey:    make(map[Key]*session),
+		entries:  make(map[string]*Entry),
+		dirty:    make(map[Key]bool),
+	}
+}
+
+// SetBudget changes the budget. What is charged already stays.
+func (b *Book) SetBudget(bytes int64) { b.cfg.Budget = bytes }
+
+// Budget returns the budget and how much of it is charged, in bytes.
+func (b *Book) Budget() (budget, charged int64) { return b.cfg.Budget, b.charged }
+
+// Totals returns what happened since the book was made.
+func (b *Book) Totals() Totals { return b.totals }
+
+// Open opens the session of key, or adopts it if there is one: its holders stay,
+// and what another instance was reading counts as ready. id is used if the session
+// is new.
+func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted int) {
+	if p.Lease <= 0 {
+		p.Lease = DefaultLease
+	}
+	p.Buffer = min(max(p.Buffer, 1), MaxBuffer)
+	s := b.byKey[key]
+	if s == nil {
+		s = b.add(id, key)
+	} else if p.Instance == "" || p.Instance != s.params.Instance {
+		for _, st := range s.streams {
+			for _, h := range st.holders {
+				adopted++
+				h.active = false
+				st.settle(h)
+			}
+			st.passed = 0
+		}
+		b.totals.Adopted += int64(adopted)
+	}
+	s.params = p
+	s.restored = false
+	s.lastCall = now
+	b.dirty[key] = true
+	return s.id, adopted
+}
+
+func (b *Book) add(id ID, key Key) *session {
+	s := &session{id: id, key: key, streams: make(map[int]*stream)}
+	b.sessions[id] = s
+	b.byKey[key] = s
+	return s
+}
+
+// Find returns the session's key, or ErrNoSession. It counts as a sign of life.
+func (b *Book) Find(now time.Time, id ID, uid uint32) (Key, error) {
+	s, err := b.session(now, id, uid)
+	if err != nil {
+		return Key{}, err
+	}
+	return s.key, nil
+}
+
+// Lease returns the session's lease.
+func (b *Book) Lease(id ID) time.Duration {
+	if s := b.sessions[id]; s != nil {
+		return s.params.Lease
+	}
+	return 0
+}
+
+// session returns the session if the user may use it, and notes the call.
+func (b *Book) session(now time.Time, id ID, uid uint32) (*session, error) {
+	s := b.sessions[id]
+	if s == nil || s.key.UID != uid && uid != 0 {
+		return nil, ErrNoSession
+	}
+	s.lastCall = now
+	return s, nil
+}
+
+// Close ends a session. What it holds is released, unless keep leaves it under
+// the lease for whoever opens the session next.
+func (b *Book) Close(now time.Time, id ID, uid uint32, keep bool) (released int, err error) {
+	s, err := b.session(now, id, uid)
+	if err != nil {
+		return 0, err
+	}
+	if keep {
+		return 0, nil
+	}
+	released = b.end(s)
+	b.totals.Released += int64(released)
+	return released, nil
+}
+
+// end removes a session with all that it holds.
+func (b *Book) end(s *session) (released int) {
+	for _, st := range s.sorted() {
+		for _, h := range st.sorted() {
+			b.remove(h)
+			released++
+		}
+		b.order = slices.DeleteFunc(b.order, func(o *stream) bool { return o == st })
+	}
+	delete(b.sessions, s.id)
+	delete(b.byKey, s.key)
+	b.dirty[s.key] = true
+	return released
+}
+
+// Outcome is what became of the paths of one Preload.
+type Outcome struct {
+	// Accepted is how many paths, from the first on, were taken.
+	Accepted int
+	// Held counts those of them that the holder held already, Over those that were
+	// beyond the quota.
+	Held, Over int
+	// Dropped counts the paths that were not taken.
+	Dropped int
+}
+
+// Name says which holder a call is about: a stream of a session, and perhaps one
+// of several uses of a path in it.
+type Name struct {
+	Session ID
+	UID     uint32
+	Index   int
+	// Seq tells uses of one path apart, where a sampler draws with replacement.
+	Seq int
+}
+
+// Preload announces paths in the order of their use. With patient it takes no
+// more than the quota allows; else up to four buffers, and drops what is beyond.
+func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Outcome, error) {
+	s, err := b.session(now, n.Session, n.UID)
+	if err != nil {
+		return Outcome{}, err
+	}
+	st := b.stream(s, n.Index)
+	var out Outcome
+	for i, path := range paths {
+		if h := st.holders[use{path, n.Seq}]; h != nil {
+			h.named = now
+			out.Accepted++
+			out.Held++
+			continue
+		}
+		if patient && b.quota(st) <= 0 {
+			break
+		}
+		if !patient && st.outstanding >= overflow*s.params.Buffer {
+			out.Dropped = len(paths) - i
+			break
+		}
+		if st.outstanding >= s.params.Buffer {
+			out.Over++
+		}
+		b.hold(now, st, path, n.Seq, false)
+		out.Accepted++
+	}
+	b.totals.Preloaded += int64(out.Accepted - out.Held)
+	b.totals.Duplicate += int64(out.Held)
+	b.totals.Over += int64(out.Over)
+	b.totals.Dropped += int64(out.Dropped)
+	s.dropped += int64(out.Dropped)
+	return out, nil
+}
+
+// Active says that the paths are being read now. Those that were not announced
+// are, and come first.
+func (b *Book) Active(now time.Time, n Name, paths []string) (implicit int, err error) {
+	s, err := b.session(now, n.Session, n.UID)
+	if err != nil {
+		return 0, err
+	}
+	st := b.stream(s, n.Index)
+	for _, path := range paths {
+		h := st.holders[use{path, n.Seq}]
+		if h == nil {
+			h = b.hold(now, st, path, n.Seq, true)
+			implicit++
+		} else {
+			st.hurry(h)
+		}
+		h.named, h.active = now, true
+		st.passed = max(st.passed, h.order)
+		st.settle(h)
+	}
+	b.totals.Implicit += int64(implicit)
+	b.dirty[s.key] = true
+	return implicit, nil
+}
+
+// Release lets go of paths. Those that the caller does not hold are counted and
+// nothing else.
+func (b *Book) Release(now time.Time, n Name, paths []string) (released, unknown int, err error) {
+	s, err := b.session(now, n.Session, n.UID)
+	if err != nil {
+		return 0, 0, err
+	}
+	st := s.streams[n.Index]
+	for _, path := range paths {
+		var h *holder
+		if st != nil {
+			h = st.holders[use{path, n.Seq}]
+		}
+		if h == nil {
+			unknown++
+			continue
+		}
+		st.passed = max(st.passed, h.order)
+		s.released.add(h.entry)
+		b.remove(h)
+		released++
+	}
+	b.totals.Released += int64(released)
+	b.totals.Unknown += int64(unknown)
+	return released, unknown, nil
+}
+
+// Quota returns how many paths the stream may announce now. It is never negative.
+func (b *Book) Quota(now time.Time, n Name) (int, error) {
+	s, err := b.session(now, n.Session, n.UID)
+	if err != nil {
+		return 0, err
+	}
+	return b.quota(b.stream(s, n.Index)), nil
+}
+
+// quota is Quota. Once it is zero it stays so until a tenth of the buffer is free,
+// so that callers do not announce file by file; and a stream that has nothing
+// outstanding may always announce one.
+func (b *Book) quota(st *stream) int {
+	buffer := st.session.params.Buffer
+	free := buffer - st.outstanding
+	if st.size > 0 {
+		room := max(b.cfg.Budget-b.charged, 0)
+		free = int(min(int64(free), int64(float64(room)/st.size)))
+	}
+	if st.full && free < max(1, buffer/10) {
+		free = 0
+	}
+	st.full = free <= 0
+	if free <= 0 && st.outstanding == 0 {
+		return 1
+	}
+	return max(free, 0)
+}
+
+// Read notes that somebody reads e, which renews the leases of its holders.
+func (b *Book) Read(now time.Time, e *Entry) { e.lastRead = now }
+
+// Expire takes away what was held longer than its lease allows, and ends sessions
+// that have been silent for that long. It returns how many holders went.
+func (b *Book) Expire(now time.Time) (leaked int) {
+	for _, s := range b.sorted() {
+		limit := s.params.Lease
+		if s.restored {
+			limit = b.cfg.Adoption
+		}
+		for _, st := range s.sorted() {
+			for _, h := range st.sorted() {
+				if now.Sub(h.lastSign()) > limit {
+					s.leaked.add(h.entry)
+					b.remove(h)
+					leaked++
+				}
+			}
+		}
+		if now.Sub(s.lastCall) > limit && s.holds() == 0 {
+			b.end(s)
+		}
+	}
+	b.totals.Leaked += int64(leaked)
+	return leaked
+}
+
+// sorted returns the sessions in a fixed order.
+func (b *Book) sorted() []*session {
+	all := make([]*session, 0, len(b.sessions))
+	for _, s := range b.sessions {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(x, y *session) int { return cmp.Compare(x.id, y.id) })
+	return all
+}
+
+// hold makes a holder of path. urgent puts it first in its stream.
+func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool) *holder {
+	e := b.entries[path]
+	if e == nil {
+		e = &Entry{Path: path, holders: make(map[*holder]bool)}
+		b.entries[path] = e
+	}
+	st.next++
+	h := &holder{stream: st, entry: e, use: use{path, seq}, named: now, order: st.next}
+	if len(e.holders) == 0 {
+		e.charger = st.session
+	}
+	e.holders[h] = true
+	st.holders[h.use] = h
+	st.settle(h)
+	if e.state == Failed && !e.busy {
+		e.Err = nil // perhaps it can be had by now
+		b.setState(e, Requested)
+	}
+	if e.state <= Waiting {
+		st.enqueue(h, urgent)
+	}
+	b.dirty[st.session.key] = true
+	return h
+}
+
+// remove takes a holder away. Its entry is gone with the last.
+func (b *Book) remove(h *holder) {
+	st, e := h.stream, h.entry
+	delete(st.holders, h.use)
+	delete(e.holders, h)
+	h.gone = true
+	if h.counted {
+		h.counted = false
+		st.outstanding--
+	}
+	b.dirty[st.session.key] = true
+	if st.session.params.DropOnRelease {
+		e.Drop = true
+	}
+	if len(e.holders) == 0 {
+		delete(b.entries, e.Path)
+		b.gone = append(b.gone, e)
+		return
+	}
+	heir := e.heir()
+	if e.charger == st.session {
+		e.charger.charged -= e.charge
+		e.charger = heir.stream.session
+		e.charger.charged += e.charge
+	}
+	if e.state <= Waiting {
+		heir.stream.enqueue(heir, heir.active)
+	}
+}
+
+// stream returns a stream of s.
+func (b *Book) stream(s *session, index int) *stream {
+	st := s.streams[index]
+	if st == nil {
+		st = &stream{session: s, index: index, holders: make(map[use]*holder)}
+		s.streams[index] = st
+		b.order = append(b.order, st)
+	}
+	return st
+}
+
+// Files is how many files, and how many bytes of them, are in some state.
+type Files struct {
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+func (f *Files) add(e *Entry) {
+	f.Files += max(int64(len(e.Objects)), 1)
+	f.Bytes += e.Bytes
+}
+
+// Entry is a path that somebody holds.
+type Entry struct {
+	// Path is relative to the root of the mount.
+	Path string
+	// Objects are the files that the path means, and Bytes their sizes together;
+	// set when it is resolved.
+	Objects []oss.Object
+	Bytes   int64
+	// Err is why it failed.
+	Err error
+	// Drop asks for its bytes to be dropped when it is gone.
+	Drop bool
+
+	state   State
+	holders map[*holder]bool
+	// cost is what it is charged when it is fetched, charge what it is charged now,
+	// and charger the session that it is charged to.
+	cost     int64
+	charge   int64
+	charger  *session
+	lastRead time.Time
+	// busy says that it was given out by NextResolve or NextFetch and that nobody
+	// has told yet what became of it.
+	busy bool
+}
+
+// State returns what has become of the entry so far.
+func (e *Entry) State() State { return e.state }
+
+// Held tells whether anybody holds the entry.
+func (e *Entry) Held() bool { return len(e.holders) > 0 }
+
+// heir returns the holder that announced it first, of those that are left.
+func (e *Entry) heir() *holder {
+	var first *holder
+	for h := range e.holders {
+		if first == nil || cmp.Or(h.named.Compare(first.named), cmp.Compare(h.stream.session.id, first.stream.session.id),
+			cmp.Compare(h.stream.index, first.stream.index), cmp.Compare(h.order, first.order)) < 0 {
+			first = h
+		}
+	}
+	return first
+}

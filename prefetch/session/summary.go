@@ -1,0 +1,176 @@
+package session
+
+import (
+	"time"
+)
+
+// File is what a holder is told of one path.
+type File struct {
+	Path string
+	// State is unknown, requested, fetching, ready, active, streamed or failed.
+	State string
+	// Ready says of an active one whether all of its bytes are in the cache.
+	Ready bool
+	Files int64
+	Bytes int64
+	Err   error
+}
+
+// Status tells what has become of paths.
+func (b *Book) Status(now time.Time, n Name, paths []string) ([]File, error) {
+	s, err := b.session(now, n.Session, n.UID)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]File, len(paths))
+	st := s.streams[n.Index]
+	for i, path := range paths {
+		f := &files[i]
+		f.Path, f.State = path, "unknown"
+		if st == nil {
+			continue
+		}
+		h := st.holders[use{path, n.Seq}]
+		if h == nil {
+			continue
+		}
+		e := h.entry
+		f.State, f.Ready, f.Files, f.Bytes, f.Err = e.state.String(), e.state == Ready, int64(len(e.Objects)), e.Bytes, e.Err
+		if h.active && e.state != Failed && e.state != Streamed {
+			f.State = "active"
+		}
+	}
+	return files, nil
+}
+
+// Summary is one session at one moment.
+type Summary struct {
+	Task    string `json:"task"`
+	Worker  int    `json:"worker"`
+	UID     uint32 `json:"uid"`
+	Buffer  int    `json:"buffer"`
+	Charged int64  `json:"charged_bytes"`
+	// Idle is how many seconds ago its client called last, and Restored says that
+	// the client has not come back since the daemon started.
+	Idle     float64 `json:"idle_seconds"`
+	Restored bool    `json:"restored,omitempty"`
+
+	Requested Files `json:"requested"`
+	Fetching  Files `json:"fetching"`
+	Ready     Files `json:"ready"`
+	Active    Files `json:"active"`
+	Streamed  Files `json:"streamed"`
+	Failed    Files `json:"failed"`
+	Released  Files `json:"released"`
+	Leaked    Files `json:"leaked"`
+	Dropped   int64 `json:"dropped"`
+
+	Streams []StreamSummary `json:"streams"`
+}
+
+// StreamSummary is one stream at one moment.
+type StreamSummary struct {
+	Index       int `json:"index"`
+	Outstanding int `json:"outstanding"`
+	Quota       int `json:"quota"`
+}
+
+// Summaries returns all sessions, in a fixed order.
+func (b *Book) Summaries(now time.Time) []Summary {
+	all := make([]Summary, 0, len(b.sessions))
+	for _, s := range b.sorted() {
+		all = append(all, b.summary(now, s))
+	}
+	return all
+}
+
+// Summary returns one session.
+func (b *Book) Summary(now time.Time, id ID, uid uint32) (Summary, error) {
+	s, err := b.session(now, id, uid)
+	if err != nil {
+		return Summary{}, err
+	}
+	return b.summary(now, s), nil
+}
+
+func (b *Book) summary(now time.Time, s *session) Summary {
+	sum := Summary{
+		Task: s.key.Task, Worker: s.key.Worker, UID: s.key.UID, Buffer: s.params.Buffer,
+		Charged: s.charged, Idle: now.Sub(s.lastCall).Seconds(), Restored: s.restored,
+		Released: s.released, Leaked: s.leaked, Dropped: s.dropped, Streams: []StreamSummary{},
+	}
+	for _, st := range s.sorted() {
+		for _, h := range st.holders {
+			into := &sum.Requested
+			switch e := h.entry; {
+			case e.state == Failed:
+				into = &sum.Failed
+			case e.state == Streamed:
+				into = &sum.Streamed
+			case h.active:
+				into = &sum.Active
+			case e.state == Fetching:
+				into = &sum.Fetching
+			case e.state == Ready:
+				into = &sum.Ready
+			}
+			into.add(h.entry)
+		}
+		full := st.full
+		sum.Streams = append(sum.Streams, StreamSummary{Index: st.index, Outstanding: st.outstanding, Quota: b.quota(st)})
+		st.full = full // looking does not count as asking
+	}
+	return sum
+}
+
+// Held is a holder as the persistence file keeps it.
+type Held struct {
+	Path  string `json:"path"`
+	Index int    `json:"index,omitempty"`
+	Seq   int    `json:"seq,omitempty"`
+}
+
+// TakeDirty returns the sessions of which something changed since it was called
+// last.
+func (b *Book) TakeDirty() []Key {
+	keys := make([]Key, 0, len(b.dirty))
+	for key := range b.dirty {
+		keys = append(keys, key)
+	}
+	clear(b.dirty)
+	return keys
+}
+
+// Export returns what a session holds, in the order of announcement, and its
+// parameters; false if there is no such session.
+func (b *Book) Export(key Key) ([]Held, Params, bool) {
+	s := b.byKey[key]
+	if s == nil {
+		return nil, Params{}, false
+	}
+	held := []Held{}
+	for _, st := range s.sorted() {
+		for _, h := range st.sorted() {
+			held = append(held, Held{Path: h.use.path, Index: st.index, Seq: h.use.seq})
+		}
+	}
+	return held, s.params, true
+}
+
+// Restore adds a session that a persistence file told of, unless there is one with
+// its key. It waits for its worker for as long as Config.Adoption.
+func (b *Book) Restore(now time.Time, id ID, key Key, p Params, held []Held) bool {
+	if b.byKey[key] != nil {
+		return false
+	}
+	b.Open(now, id, key, p)
+	s := b.byKey[key]
+	s.restored = true
+	for _, h := range held {
+		st := b.stream(s, h.Index)
+		if st.holders[use{h.Path, h.Seq}] == nil {
+			b.hold(now, st, h.Path, h.Seq, false)
+		}
+	}
+	return true
+}
