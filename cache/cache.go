@@ -29,6 +29,9 @@ type Cache struct {
 	memory  *memoryTier
 	ssd     *ssdTier // nil if there is none
 	reads   atomic.Uint64
+	never   func(key string) bool
+	// accesses are what was opened, for whoever wants to know.
+	accesses chan oss.Object
 
 	// ctx ends when the cache is closed. It is the life of the flights, which
 	// outlive the calls that started them.
@@ -67,7 +70,10 @@ func open(cfg Config, demand, prefetch oss.RangeReader, reg prometheus.Registere
 	}
 	c := &Cache{
 		bucket: cfg.Bucket, demand: demand, prefetch: prefetch, log: log,
-		metrics: new(metrics), begun: time.Now(),
+		metrics: new(metrics), begun: time.Now(), never: cfg.Never,
+	}
+	if cfg.Track > 0 {
+		c.accesses = make(chan oss.Object, cfg.Track)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	var err error
@@ -113,8 +119,18 @@ func (c *Cache) Open(obj oss.Object) (*Handle, error) {
 	if c.ssd != nil {
 		c.ssd.residents.opened(o.id)
 	}
+	if c.accesses != nil {
+		select {
+		case c.accesses <- obj:
+		default: // whoever reads them has enough to do
+		}
+	}
 	return &Handle{object: o, lives: o.lives.Load()}, nil
 }
+
+// Accesses returns a queue of the objects that are opened, in order. It belongs to
+// one reader. When that is slow, accesses are left out. Nil without Config.Track.
+func (c *Cache) Accesses() <-chan oss.Object { return c.accesses }
 
 // object returns the record of obj with a reference.
 func (c *Cache) object(obj oss.Object) (*object, error) {
@@ -134,13 +150,17 @@ func (c *Cache) object(obj oss.Object) (*object, error) {
 // keep it.
 //
 // Errors are those of [oss.RangeReader], [ErrNoSpace] for an object that is too
-// large, and [ErrUnavailable] while the disk takes nothing.
+// large, [ErrNever] for one that is not to be kept, and [ErrUnavailable] while the
+// disk takes nothing.
 func (c *Cache) Fetch(ctx context.Context, obj oss.Object) error {
 	o, err := c.object(obj)
 	if err != nil {
 		return err
 	}
 	defer o.release()
+	if o.never {
+		return fmt.Errorf("fetch %q: %w", obj.Key, ErrNever)
+	}
 	return o.fetch(ctx)
 }
 

@@ -27,6 +27,12 @@ type Config struct {
 	MinFreeBytes int64
 	// MinFreeInodes is the same for inodes.
 	MinFreeInodes int64
+	// Track is how many accesses wait for whoever reads Accesses; 0 means that there
+	// is nobody.
+	Track int
+	// Never, if set, tells by its key that an object is not to be kept: it never
+	// comes onto SSD, and leaves memory when it is closed.
+	Never func(key string) bool
 }
 
 // validate refuses what makes no sense.

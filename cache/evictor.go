@@ -63,7 +63,7 @@ func (t *ssdTier) runEvictor(ctx context.Context) {
 			force = request.bytes
 		}
 		if force > 0 {
-			freed, _ := t.evict(force, 0, true)
+			freed, _ := t.evict(force, 0, takeHeld)
 			request.freed <- freed
 			y = t.yield(force)
 		}
@@ -103,13 +103,14 @@ func (t *ssdTier) look(y yielded) {
 		return
 	}
 	t.updateLimit(space, y.left(space.freeBytes))
-	t.evict(t.residents.excess(), 0, false)
+	excess, keen := t.residents.excess()
+	t.evict(excess, 0, keen)
 	// What must stay free for others comes before what is wanted here.
 	if short := t.minFreeBytes - space.freeBytes; short > 0 {
-		t.evict(short, 0, true)
+		t.evict(short, 0, takeHeld)
 	}
 	if short := t.minFreeInodes - space.freeInodes; short > 0 && space.inodes > 0 {
-		t.evict(0, short, true)
+		t.evict(0, short, takeHeld)
 	}
 }
 
@@ -122,8 +123,9 @@ func (t *ssdTier) updateLimit(space diskSpace, yielded int64) {
 
 // evict removes objects until that many bytes and files are freed, or nothing can
 // go. It returns what it freed.
-func (t *ssdTier) evict(bytes, files int64, force bool) (freedBytes, freedFiles int64) {
+func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFiles int64) {
 	// Each that is in use comes round once.
+	t.residents.newRound()
 	tries, _, _ := t.residents.usage()
 	var batch []*resident
 	flush := func() {
@@ -133,7 +135,7 @@ func (t *ssdTier) evict(bytes, files int64, force bool) (freedBytes, freedFiles 
 		}
 	}
 	for ; (freedBytes < bytes || freedFiles < files) && tries > 0; tries-- {
-		e := t.residents.pick(force)
+		e := t.residents.pick(keen)
 		if e == nil {
 			break
 		}

@@ -376,6 +376,8 @@ func (f *flight) holds() hold {
 		holds |= heldAhead
 	case e.holds&heldAhead != 0 && holds != 0 && !o.small():
 		// The stream it was fetched for has gone by; see object.took.
+	case o.never && o.mu.handles == 0:
+		// It came too late for whoever had it open.
 	default:
 		holds |= heldKept
 	}

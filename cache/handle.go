@@ -185,5 +185,8 @@ func (o *object) closeHandle() {
 		file.release()
 	}
 	o.settle()
+	if o.never {
+		o.cache.dropKept(o)
+	}
 	o.cache.ssd.unpinned()
 }

@@ -24,6 +24,9 @@ type object struct {
 
 	refs     atomic.Int64
 	lastRead atomic.Int64 // nanoseconds on the cache's clock
+	// never says that it is not to be kept.
+	never bool
+
 	// lives counts how often the content was found to be wrong after parts of it had
 	// been returned.
 	lives atomic.Uint64
@@ -269,6 +272,7 @@ func (t *objects) get(c *Cache, id identity, obj oss.Object) *object {
 			s.table = make(map[identity]*object)
 		}
 		o = &object{cache: c, oss: obj, id: id, geometry: geometry{obj.Size}}
+		o.never = c.never != nil && c.never(obj.Key)
 		s.table[id] = o
 	}
 	o.refs.Add(1)

@@ -14,10 +14,11 @@ type resident struct {
 	list, from *residentList // from: where it was before it was picked
 	next, prev *resident
 
-	used     int64 // Unix seconds
-	visited  bool  // used since it was last looked at
-	wanted   bool  // brought by Fetch and not opened yet
-	evicting bool  // on its way out; its file must not be touched
+	used     int64  // Unix seconds
+	visited  bool   // used since it was last looked at
+	wanted   bool   // brought by Fetch and not opened yet
+	evicting bool   // on its way out; its file must not be touched
+	tried    uint64 // the round of eviction that found it in use
 }
 
 // useAge is after how many uses for each object that is present all counts are
@@ -48,14 +49,24 @@ const residentOverhead = 4 << 10
 // there is room everything goes into the main queue.
 //
 // Released objects go first. What Fetch brought stays until it was read or
-// released, unless the disk must be emptied.
+// released, and what is held as long as it is: both lie in a queue of their own,
+// where no victim is looked for but by those whose turn it is before them (see
+// keenness).
 type residents struct {
 	mu struct {
 		sync.Mutex
-		table                  map[identity]*resident
-		window, main, released residentList
-		size, limit            int64
-		sketch                 *sketch
+		table                        map[identity]*resident
+		window, main, released, kept residentList
+		size, limit                  int64
+		// held counts the holds of objects, whether they are present or not.
+		held map[identity]int
+		// round numbers the runs of eviction.
+		round uint64
+		// broken counts the objects that went although they were held.
+		broken uint64
+		// shortageKeen is the most pressing of those whose need shortage is.
+		shortageKeen keenness
+		sketch       *sketch
 		// shortage is the most that was asked for in vain since the evictor looked.
 		shortage int64
 		// room is closed when there may be room again.
@@ -76,8 +87,10 @@ type residentList struct {
 
 func newResidents(full func()) *residents {
 	r := &residents{full: full}
+	r.mu.round = 1
 	r.mu.table = make(map[identity]*resident)
 	r.mu.uses = make(map[identity]*resident)
+	r.mu.held = make(map[identity]int)
 	r.mu.sketch = newSketch()
 	for _, l := range r.lists() {
 		l.head.next, l.head.prev = &l.head, &l.head
@@ -86,7 +99,7 @@ func newResidents(full func()) *residents {
 }
 
 func (r *residents) lists() []*residentList {
-	return []*residentList{&r.mu.window, &r.mu.main, &r.mu.released}
+	return []*residentList{&r.mu.window, &r.mu.main, &r.mu.released, &r.mu.kept}
 }
 
 func (l *residentList) pushFront(e *resident) {
@@ -150,12 +163,10 @@ func (r *residents) opened(id identity) {
 	}
 	e.used, e.visited = time.Now().Unix(), true
 	r.mu.uses[id] = e
-	if e.list == &r.mu.released {
-		e.list.remove(e)
-		r.mu.main.pushFront(e)
-	}
-	if e.wanted {
-		e.wanted = false
+	wanted := e.wanted
+	e.wanted = false
+	if e.list == &r.mu.released || wanted {
+		r.placeLocked(e, &r.mu.main)
 		r.roomLocked()
 	}
 }
@@ -170,11 +181,23 @@ func (r *residents) release(id identity) {
 	}
 	e.wanted, e.visited = false, false
 	r.mu.uses[id] = e
-	if e.list != nil && e.list != &r.mu.released {
-		e.list.remove(e)
-		r.mu.released.pushFront(e)
-	}
+	r.placeLocked(e, &r.mu.released)
 	r.roomLocked()
+}
+
+// placeLocked moves e to the front of a queue, or of those that are kept if it is
+// held or wanted. One that is on its way out goes there when it is put back.
+func (r *residents) placeLocked(e *resident, l *residentList) {
+	if e.wanted || r.mu.held[e.id] > 0 {
+		l = &r.mu.kept
+	}
+	switch {
+	case e.list == nil:
+		e.from = l
+	case e.list != l:
+		e.list.remove(e)
+		l.pushFront(e)
+	}
 }
 
 // reservation is the answer to reserve.
@@ -211,6 +234,9 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 	}
 	if r.mu.size+need > r.mu.limit {
 		r.mu.shortage = max(r.mu.shortage, need)
+		if r.mu.held[id] > 0 {
+			r.mu.shortageKeen = takeWanted
+		}
 		return reserveFull, false
 	}
 	created := e == nil
@@ -225,6 +251,7 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 		r.mu.sketch.grow(len(r.mu.table))
 	}
 	e.wanted = e.wanted || wanted
+	r.placeLocked(e, e.list)
 	r.resizeLocked(e, need)
 	return reserved, created
 }
@@ -248,9 +275,9 @@ func (r *residents) resizeLocked(e *resident, delta int64) {
 }
 
 // mainShareLocked is how large the main queue may be: nine tenths of what eviction
-// leaves.
+// and those that are kept leave.
 func (r *residents) mainShareLocked() int64 {
-	full := r.mu.limit - r.slackLocked()
+	full := max(r.mu.limit-r.slackLocked()-r.mu.kept.size, 0)
 	return full - full/10
 }
 
@@ -262,29 +289,77 @@ func (r *residents) crowdedLocked() bool {
 	return r.mu.size > r.mu.limit-r.slackLocked()/2
 }
 
-// excess returns how much eviction should free: so that there is slack, and room
-// for whoever did not find any.
-func (r *residents) excess() int64 {
+// excess returns how much eviction should free, and how keenly: so that there is
+// slack, and room for whoever did not find any.
+func (r *residents) excess() (bytes int64, keen keenness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.crowdedLocked() && r.mu.shortage == 0 {
-		return 0
+		return 0, takeIdle
 	}
 	free := max(r.slackLocked(), min(r.mu.shortage, r.mu.limit))
-	r.mu.shortage = 0
-	return max(r.mu.size-(r.mu.limit-free), 0)
+	keen = r.mu.shortageKeen
+	r.mu.shortage, r.mu.shortageKeen = 0, takeIdle
+	return max(r.mu.size-(r.mu.limit-free), 0), keen
 }
 
-// pick chooses the next victim, which is marked as on its way out, or nil. force
-// takes what is wanted as well.
-func (r *residents) pick(force bool) *resident {
+// keenness says what eviction may take.
+type keenness uint8
+
+const (
+	// takeIdle takes what nobody has asked to be kept.
+	takeIdle keenness = iota
+	// takeWanted takes, after that, what was fetched and not read yet.
+	takeWanted
+	// takeHeld takes, after that, what is held: the disk is needed for what exists
+	// nowhere else.
+	takeHeld
+)
+
+// newRound begins a run of eviction: those that were found in use in the one before
+// are offered again.
+func (r *residents) newRound() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.round++
+}
+
+// pick chooses the next victim, which is marked as on its way out, or nil.
+func (r *residents) pick(keen keenness) *resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.orderLocked() {
-		if e := r.victimLocked(l, force); e != nil {
+		if e := r.victimLocked(l); e != nil {
 			r.leaveLocked(e)
 			return e
 		}
+	}
+	if e := r.keptLocked(keen); e != nil {
+		r.leaveLocked(e)
+		return e
+	}
+	return nil
+}
+
+// keptLocked returns the oldest of those that are kept which may be taken: what is
+// wanted before what is held.
+func (r *residents) keptLocked(keen keenness) *resident {
+	if keen == takeIdle {
+		return nil
+	}
+	var held *resident
+	l := &r.mu.kept
+	for e := l.back(); e != nil && e != &l.head; e = e.prev {
+		switch {
+		case e.tried == r.mu.round:
+		case r.mu.held[e.id] == 0:
+			return e
+		case held == nil:
+			held = e
+		}
+	}
+	if keen == takeHeld {
+		return held
 	}
 	return nil
 }
@@ -303,7 +378,7 @@ func (r *residents) orderLocked() []*residentList {
 	if main.size > r.mainShareLocked() {
 		return []*residentList{released, main, window}
 	}
-	candidate, victim := window.back(), r.victimLocked(main, false)
+	candidate, victim := window.back(), r.victimLocked(main)
 	if released.len == 0 && candidate != nil && victim != nil &&
 		r.mu.sketch.estimate(candidate.id) > r.mu.sketch.estimate(victim.id)+admitMargin {
 		window.remove(candidate)
@@ -313,33 +388,37 @@ func (r *residents) orderLocked() []*residentList {
 	return []*residentList{released, window, main}
 }
 
-// victimLocked returns the last of a queue that may go. Those that were used since
-// they were last looked at are given another round.
-func (r *residents) victimLocked(l *residentList, force bool) *resident {
+// victimLocked returns the last of a queue. Those of the main queue that were used
+// since they were last looked at are given another round.
+func (r *residents) victimLocked(l *residentList) *resident {
 	for range l.len {
 		e := l.back()
-		if e.visited && l == &r.mu.main || e.wanted && !force {
-			e.visited = false
+		if again := e.visited && l == &r.mu.main; again || e.tried == r.mu.round {
+			e.visited = e.visited && !again
 			l.remove(e)
 			l.pushFront(e)
 			continue
 		}
 		return e
 	}
-	// All were visited, and no longer are; or all are wanted.
-	for e := l.back(); e != nil && e != &l.head; e = e.prev {
-		if !e.wanted || force {
-			return e
-		}
+	// All were visited, and no longer are; or all are in use.
+	if e := l.back(); e != nil && e.tried != r.mu.round {
+		return e
 	}
 	return nil
 }
 
-// putBack returns a victim that cannot go because somebody uses it.
+// putBack returns a victim that cannot go because somebody uses it. It is not
+// offered again in this round.
 func (r *residents) putBack(e *resident) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.evicting = false
+	e.evicting, e.tried = false, r.mu.round
+	if e.wanted || r.mu.held[e.id] > 0 {
+		e.from = &r.mu.kept
+	} else if e.from == &r.mu.kept {
+		e.from = &r.mu.main
+	}
 	e.from.pushFront(e)
 }
 
@@ -376,6 +455,9 @@ func (r *residents) gone(victims []*resident) {
 		delete(r.mu.table, e.id)
 		delete(r.mu.uses, e.id)
 		r.mu.size -= e.size
+		if e.from != nil && r.mu.held[e.id] > 0 {
+			r.mu.broken++
+		}
 	}
 	r.roomLocked()
 }

@@ -23,8 +23,12 @@ func (r *residents) play(n uint64, size int64) (hit bool) {
 		return true
 	}
 	r.reserve(id, size, false)
-	for r.excess() > 0 {
-		e := r.pick(false)
+	for {
+		bytes, keen := r.excess()
+		if bytes == 0 {
+			break
+		}
+		e := r.pick(keen)
 		if e == nil {
 			break
 		}
@@ -170,7 +174,7 @@ func TestWantedObjectsStayUntilTheyWereUsed(t *testing.T) {
 	for n := range uint64(50) {
 		r.reserve(testIdentity(5000+n), testObject, true)
 	}
-	for r.pick(true) != nil {
+	for r.pick(takeWanted) != nil {
 	}
 	if r.mu.window.len+r.mu.main.len+r.mu.released.len != 0 {
 		t.Error("force left something")
@@ -186,7 +190,11 @@ func TestAccountsBalance(t *testing.T) {
 	for range 200_000 {
 		n := rng.Uint64N(3000)
 		id := testIdentity(n)
-		switch rng.IntN(10) {
+		switch rng.IntN(12) {
+		case 10:
+			r.hold(id)
+		case 11:
+			r.unhold(id, rng.IntN(2) == 0)
 		case 0, 1, 2:
 			r.reserve(id, rng.Int64N(2*testObject), rng.IntN(20) == 0)
 		case 3:
@@ -198,7 +206,7 @@ func TestAccountsBalance(t *testing.T) {
 		case 6:
 			r.release(id)
 		case 7:
-			if e := r.pick(rng.IntN(2) == 0); e != nil {
+			if e := r.pick(keenness(rng.IntN(3))); e != nil {
 				leaving = append(leaving, e)
 			}
 		case 8:
@@ -229,6 +237,9 @@ func TestAccountsBalance(t *testing.T) {
 		for e := l.head.next; e != &l.head; e = e.next {
 			size += e.size
 			inLists++
+			if kept := e.wanted || r.mu.held[e.id] > 0; kept != (l == &r.mu.kept) {
+				t.Errorf("an object with %d holds, wanted %v, is in the wrong queue", r.mu.held[e.id], e.wanted)
+			}
 		}
 		if size != l.size {
 			t.Errorf("a list of %d bytes says %d", size, l.size)

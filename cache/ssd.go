@@ -229,7 +229,7 @@ func (t *ssdTier) drain() error {
 // accepts tells whether the blocks of o that have come may be submitted, and
 // counts them as about to be. o.mu must be held.
 func (t *ssdTier) accepts(o *object) bool {
-	if t == nil || !t.health.writable() {
+	if t == nil || o.never || !t.health.writable() {
 		return false
 	}
 	d := &o.mu.disk

@@ -1,0 +1,145 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// The errors of [Cache.Evict], and of [Cache.Fetch] for what is never kept.
+var (
+	// ErrHeld means that somebody holds the object.
+	ErrHeld = errors.New("object is held")
+	// ErrInUse means that the object is open or being fetched.
+	ErrInUse = errors.New("object is in use")
+	// ErrNever means that Config.Never forbids keeping the object.
+	ErrNever = errors.New("object is never to be cached")
+)
+
+// Hold keeps what SSD has, or will have, of obj from eviction until [Cache.Unhold]
+// is called as often as Hold was. It brings nothing: that is [Cache.Fetch]'s work,
+// for which what was merely fetched makes way once obj is held.
+//
+// Only MakeRoom, or other users of a disk that has become full, can take what is
+// held, when nothing else is left: see [Cache.HoldsBroken].
+func (c *Cache) Hold(obj oss.Object) {
+	if c.ssd != nil {
+		c.ssd.residents.hold(identify(c.bucket, obj))
+	}
+}
+
+// Unhold ends one Hold. After the last one obj may go; it is the next to go if
+// released, else its turn comes by its use.
+func (c *Cache) Unhold(obj oss.Object, released bool) {
+	id := identify(c.bucket, obj)
+	last := true
+	if c.ssd != nil {
+		last = c.ssd.residents.unhold(id, released)
+	}
+	if !last || !released {
+		return
+	}
+	if o := c.objects.find(id); o != nil {
+		c.dropKept(o)
+		o.release()
+	}
+}
+
+// HoldsBroken counts the held objects that had to go all the same. When it has
+// changed, [Cache.Residency] tells which.
+func (c *Cache) HoldsBroken() uint64 {
+	if c.ssd == nil {
+		return 0
+	}
+	r := c.ssd.residents
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.broken
+}
+
+// Cost returns how many bytes of the SSD tier a whole object takes.
+func Cost(obj oss.Object) int64 {
+	if obj.Size == 0 {
+		return 0
+	}
+	return diskBytes(obj.Size) + residentOverhead
+}
+
+// Evict removes obj from SSD and memory at once and returns how many bytes of SSD
+// that freed: 0 if it was not there. It fails with [ErrHeld] or [ErrInUse].
+func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
+	id := identify(c.bucket, obj)
+	if c.ssd != nil {
+		e, held := c.ssd.residents.takeIdle(id)
+		if held {
+			return 0, fmt.Errorf("evict %q: %w", obj.Key, ErrHeld)
+		}
+		if e != nil {
+			if !c.ssd.detach(id) {
+				c.ssd.residents.putBack(e)
+				return 0, fmt.Errorf("evict %q: %w", obj.Key, ErrInUse)
+			}
+			freed = e.size
+			c.ssd.removeFiles([]*resident{e})
+		}
+	}
+	if o := c.objects.find(id); o != nil {
+		c.dropKept(o)
+		o.release()
+	}
+	return freed, nil
+}
+
+// hold counts a hold.
+func (r *residents) hold(id identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.held[id]++
+	if e := r.mu.table[id]; e != nil && r.mu.held[id] == 1 {
+		r.placeLocked(e, &r.mu.kept)
+	}
+}
+
+// unhold counts a hold less and tells whether it was the last.
+func (r *residents) unhold(id identity, released bool) (last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.mu.held[id] {
+	case 0:
+		return true
+	case 1:
+		delete(r.mu.held, id)
+	default:
+		r.mu.held[id]--
+		return false
+	}
+	e := r.mu.table[id]
+	if e == nil {
+		return true
+	}
+	e.wanted, e.visited = false, e.visited && !released
+	r.mu.uses[id] = e
+	if released {
+		r.placeLocked(e, &r.mu.released)
+	} else {
+		r.placeLocked(e, &r.mu.main)
+	}
+	r.roomLocked()
+	return true
+}
+
+// takeIdle is take for what nobody holds.
+func (r *residents) takeIdle(id identity) (e *resident, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.held[id] > 0 {
+		return nil, true
+	}
+	e = r.mu.table[id]
+	if e == nil || e.evicting {
+		return nil, false
+	}
+	r.leaveLocked(e)
+	return e, false
+}
