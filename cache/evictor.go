@@ -14,6 +14,11 @@ const (
 	lookEvery = 5 * time.Second
 	// evictBatch is how many objects leave the index in one transaction.
 	evictBatch = 256
+	// evictAgain is after how long the evictor looks again when somebody waits for
+	// room and what could go was in use: being written, say. The time doubles up to
+	// evictAgainMost.
+	evictAgain     = 20 * time.Millisecond
+	evictAgainMost = time.Second
 	// yieldFor is how long the room made by MakeRoom is left to whoever asked.
 	yieldFor = 30 * time.Second
 )
@@ -52,6 +57,8 @@ func (t *ssdTier) runEvictor(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var y yielded
+	var again <-chan time.Time
+	wait := evictAgain
 	for {
 		force, request := int64(0), evictRequest{}
 		select {
@@ -59,15 +66,22 @@ func (t *ssdTier) runEvictor(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-t.full:
+		case <-again:
+			t.residents.changed()
 		case request = <-t.evictions:
 			force = request.bytes
 		}
 		if force > 0 {
-			freed, _ := t.evict(force, 0, takeHeld)
+			freed, _, _ := t.evict(force, 0, takeHeld)
 			request.freed <- freed
 			y = t.yield(force)
 		}
-		t.look(y)
+		if t.look(y) {
+			again = time.After(wait)
+			wait = min(2*wait, evictAgainMost)
+		} else {
+			again, wait = nil, evictAgain
+		}
 	}
 }
 
@@ -95,16 +109,17 @@ func (y yielded) left(free int64) int64 {
 	return max(0, y.bytes-max(0, y.free-free))
 }
 
-// look evicts what is beyond the limits.
-func (t *ssdTier) look(y yielded) {
+// look evicts what is beyond the limits. It tells whether it found too little
+// because something was in use.
+func (t *ssdTier) look(y yielded) (again bool) {
 	space, err := t.fs.space()
 	if err != nil {
 		t.health.readFailed(err)
-		return
+		return false
 	}
 	t.updateLimit(space, y.left(space.freeBytes))
 	excess, keen := t.residents.excess()
-	t.evict(excess, 0, keen)
+	freed, _, inUse := t.evict(excess, 0, keen)
 	// What must stay free for others comes before what is wanted here.
 	if short := t.minFreeBytes - space.freeBytes; short > 0 {
 		t.evict(short, 0, takeHeld)
@@ -112,6 +127,7 @@ func (t *ssdTier) look(y yielded) {
 	if short := t.minFreeInodes - space.freeInodes; short > 0 && space.inodes > 0 {
 		t.evict(0, short, takeHeld)
 	}
+	return freed < excess && inUse > 0
 }
 
 // updateLimit sets how much the tier may hold: as configured, but no more than
@@ -122,8 +138,8 @@ func (t *ssdTier) updateLimit(space diskSpace, yielded int64) {
 }
 
 // evict removes objects until that many bytes and files are freed, or nothing can
-// go. It returns what it freed.
-func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFiles int64) {
+// go. It returns what it freed, and how many it found in use.
+func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFiles int64, inUse int) {
 	// Each that is in use comes round once.
 	t.residents.newRound()
 	tries, _, _ := t.residents.usage()
@@ -141,6 +157,7 @@ func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFil
 		}
 		if !t.detach(e.id) {
 			t.residents.putBack(e)
+			inUse++
 			continue
 		}
 		batch = append(batch, e)
@@ -155,7 +172,7 @@ func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFil
 		t.metrics.evicted.Add(freedFiles)
 		t.metrics.evictedBytes.Add(freedBytes)
 	}
-	return freedBytes, freedFiles
+	return freedBytes, freedFiles, inUse
 }
 
 // detach makes the object forget its file, unless somebody needs it. It is marked

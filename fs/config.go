@@ -52,6 +52,9 @@ type Caller struct {
 	UID, GID uint32
 	// PID is its process id, 0 if it lives outside the daemon's PID namespace.
 	PID uint32
+	// Dir is the directory on which the request was made, as a path relative to the
+	// root of the mount: "" is the root.
+	Dir string
 }
 
 // Control answers the ioctls that programs make on directories of the mount. It

@@ -21,6 +21,9 @@ type Caller struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
 	PID uint32 `json:"pid"`
+	// Dir is the directory on which the request was made, relative to the root of
+	// the mount. Paths in parameters are relative to it.
+	Dir string `json:"dir,omitempty"`
 }
 
 // Access says who may call a method.

@@ -1,0 +1,357 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// CodeNoSession means that there is no such session, or warm job, of this user:
+// it was never opened, was closed, or has expired.
+const CodeNoSession Code = "no-session"
+
+// May tells whether a user may read what lies below the mount.
+type May func(uid, gid uint32) bool
+
+// preloadPatience is how long a preload waits for room before its client is told
+// how far it came, and progressPatience how long a job's news are waited for. A
+// client is answered within a second.
+const (
+	preloadPatience  = 700 * time.Millisecond
+	progressPatience = 700 * time.Millisecond
+	// maxWait bounds loader.wait.
+	maxWait = time.Hour
+)
+
+// HandleLoader registers the methods that PROTOCOL.md describes under "Loading":
+// loader.*, warm.* and evict.
+func HandleLoader(m *Mux, p *prefetch.Prefetcher, may May) {
+	l := &loader{p: p, may: may}
+	Handle(m, "loader.open", Anyone, l.open)
+	Handle(m, "loader.close", Anyone, l.close)
+	Handle(m, "loader.renew", Anyone, l.renew)
+	Handle(m, "loader.quota", Anyone, l.quota)
+	Handle(m, "loader.preload", Anyone, l.preload)
+	Handle(m, "loader.active", Anyone, l.active)
+	Handle(m, "loader.release", Anyone, l.release)
+	Handle(m, "loader.wait", Anyone, l.wait)
+	Handle(m, "loader.status", Anyone, l.status)
+	Handle(m, "warm.open", Anyone, l.warmOpen)
+	Handle(m, "warm.add", Anyone, l.warmAdd)
+	Handle(m, "warm.progress", Anyone, l.warmProgress)
+	Handle(m, "warm.close", Anyone, l.warmClose)
+	Handle(m, "evict", Owner, l.evict)
+}
+
+type loader struct {
+	p   *prefetch.Prefetcher
+	may May
+}
+
+// allow refuses users who may not read the files.
+func (l *loader) allow(c Caller) error {
+	if l.may != nil && !l.may(c.UID, c.GID) {
+		return Errorf(CodeRefused, "user %d may not read the files of this mount", c.UID)
+	}
+	return nil
+}
+
+// answer gives an error of the prefetcher its code.
+func answerOf(err error) error {
+	if errors.Is(err, session.ErrNoSession) || errors.Is(err, prefetch.ErrNoJob) {
+		return Errorf(CodeNoSession, "%v", err)
+	}
+	return err
+}
+
+// within returns the path that name, said on the directory dir, has in the mount.
+func within(dir, name string) (string, error) {
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/")
+	if name == "." {
+		name = ""
+	}
+	if err := prefetch.CheckPath(name); err != nil {
+		return "", Errorf(CodeBadRequest, "%v", err)
+	}
+	switch {
+	case dir == "":
+		return name, nil
+	case name == "":
+		return dir, nil
+	default:
+		return dir + "/" + name, nil
+	}
+}
+
+// OpenParams are the parameters of loader.open.
+type OpenParams struct {
+	Task        string `json:"task,omitempty"`
+	Worker      int    `json:"worker"`
+	Persistence string `json:"persistence,omitempty"`
+	Buffer      int    `json:"buffer"`
+	Instance    string `json:"instance,omitempty"`
+	// Lease is in seconds; 0 means the default.
+	Lease         float64 `json:"lease_seconds,omitempty"`
+	DropOnRelease bool    `json:"drop_on_release,omitempty"`
+}
+
+// OpenResult is the result of loader.open.
+type OpenResult struct {
+	Session     session.ID           `json:"session"`
+	Adopted     int                  `json:"adopted"`
+	Quota       int                  `json:"quota"`
+	Budget      int64                `json:"budget_bytes"`
+	Lease       float64              `json:"lease_seconds"`
+	Persistence prefetch.Persistence `json:"persistence"`
+}
+
+func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult, error) {
+	if err := l.allow(c); err != nil {
+		return OpenResult{}, err
+	}
+	const maxText, maxLease = 1024, 7 * 24 * time.Hour
+	switch {
+	case in.Buffer < 1 || in.Buffer > session.MaxBuffer:
+		return OpenResult{}, Errorf(CodeBadRequest, "buffer %d: it must be 1 to %d files", in.Buffer, session.MaxBuffer)
+	case in.Worker < 0:
+		return OpenResult{}, Errorf(CodeBadRequest, "worker %d is negative", in.Worker)
+	case in.Lease < 0 || in.Lease > maxLease.Seconds():
+		return OpenResult{}, Errorf(CodeBadRequest, "a lease of %v seconds: it must be 0 to %v", in.Lease, maxLease.Seconds())
+	case len(in.Task) > maxText || len(in.Instance) > maxText || len(in.Persistence) > maxText:
+		return OpenResult{}, Errorf(CodeBadRequest, "task, instance and persistence must each be shorter than %d bytes", maxText)
+	}
+	task := in.Task
+	if in.Persistence != "" {
+		path, err := within(c.Dir, in.Persistence)
+		if err != nil {
+			return OpenResult{}, err
+		}
+		task = path
+	}
+	got, err := l.p.Open(ctx, session.Key{UID: c.UID, Task: task, Worker: in.Worker}, session.Params{
+		Instance: in.Instance, Buffer: in.Buffer, DropOnRelease: in.DropOnRelease,
+		Lease: time.Duration(in.Lease * float64(time.Second)),
+	})
+	if err != nil {
+		return OpenResult{}, answerOf(err)
+	}
+	return OpenResult{
+		Session: got.Session, Adopted: got.Adopted, Quota: got.Quota, Budget: got.Budget,
+		Lease: got.Lease.Seconds(), Persistence: got.Persistence,
+	}, nil
+}
+
+// CloseParams are the parameters of loader.close.
+type CloseParams struct {
+	Session session.ID `json:"session"`
+	Keep    bool       `json:"keep,omitempty"`
+}
+
+// CloseResult is the result of loader.close.
+type CloseResult struct {
+	Released int `json:"released"`
+}
+
+func (l *loader) close(_ context.Context, c Caller, in CloseParams) (CloseResult, error) {
+	released, err := l.p.CloseSession(in.Session, c.UID, in.Keep)
+	return CloseResult{released}, answerOf(err)
+}
+
+// RenewParams are the parameters of loader.renew.
+type RenewParams struct {
+	Session session.ID `json:"session"`
+}
+
+// RenewResult is the result of loader.renew.
+type RenewResult struct {
+	Lease float64 `json:"lease_seconds"`
+}
+
+func (l *loader) renew(_ context.Context, c Caller, in RenewParams) (RenewResult, error) {
+	lease, err := l.p.Renew(in.Session, c.UID)
+	return RenewResult{lease.Seconds()}, answerOf(err)
+}
+
+// QuotaParams are the parameters of loader.quota.
+type QuotaParams struct {
+	Session session.ID `json:"session"`
+	Index   int        `json:"index"`
+}
+
+// QuotaResult is the result of loader.quota.
+type QuotaResult struct {
+	Quota int `json:"quota"`
+}
+
+func (l *loader) quota(_ context.Context, c Caller, in QuotaParams) (QuotaResult, error) {
+	quota, err := l.p.Quota(session.Name{Session: in.Session, UID: c.UID, Index: in.Index})
+	return QuotaResult{quota}, answerOf(err)
+}
+
+// PathsParams name paths of a stream: the parameters of loader.preload,
+// loader.active, loader.release, loader.wait and loader.status.
+type PathsParams struct {
+	Session session.ID `json:"session"`
+	Index   int        `json:"index"`
+	// Base is put before each path.
+	Base  string   `json:"base,omitempty"`
+	Paths []string `json:"paths,omitempty"`
+	Seq   int      `json:"seq,omitempty"`
+	// Wait makes loader.preload wait for room.
+	Wait bool `json:"wait,omitempty"`
+	// Timeout is how long loader.wait waits, in milliseconds.
+	Timeout int64 `json:"timeout_ms,omitempty"`
+}
+
+// resolve returns the stream and the paths in the mount.
+func (in *PathsParams) resolve(c Caller) (session.Name, []string, error) {
+	n := session.Name{Session: in.Session, UID: c.UID, Index: in.Index, Seq: in.Seq}
+	if in.Index < 0 || in.Seq < 0 {
+		return n, nil, Errorf(CodeBadRequest, "index %d, seq %d: they must not be negative", in.Index, in.Seq)
+	}
+	paths, err := absolute(c, in.Base, in.Paths)
+	return n, paths, err
+}
+
+// absolute returns the paths in the mount of names said by a caller.
+func absolute(c Caller, base string, names []string) ([]string, error) {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		var err error
+		if paths[i], err = within(c.Dir, base+name); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// PreloadResult is the result of loader.preload.
+type PreloadResult struct {
+	Accepted int `json:"accepted"`
+	Over     int `json:"over"`
+	Dropped  int `json:"dropped"`
+	Quota    int `json:"quota"`
+	Held     int `json:"held"`
+}
+
+func (l *loader) preload(ctx context.Context, c Caller, in PathsParams) (PreloadResult, error) {
+	n, paths, err := in.resolve(c)
+	if err != nil {
+		return PreloadResult{}, err
+	}
+	var out session.Outcome
+	var quota int
+	if in.Wait {
+		ctx, cancel := context.WithTimeout(ctx, preloadPatience)
+		defer cancel()
+		out, quota, err = l.p.PreloadPatiently(ctx, n, paths)
+	} else {
+		out, quota, err = l.p.Preload(n, paths)
+	}
+	return PreloadResult{out.Accepted, out.Over, out.Dropped, quota, out.Held}, answerOf(err)
+}
+
+// ActiveResult is the result of loader.active.
+type ActiveResult struct {
+	Implicit int `json:"implicit"`
+}
+
+func (l *loader) active(_ context.Context, c Caller, in PathsParams) (ActiveResult, error) {
+	n, paths, err := in.resolve(c)
+	if err != nil {
+		return ActiveResult{}, err
+	}
+	implicit, err := l.p.Active(n, paths)
+	return ActiveResult{implicit}, answerOf(err)
+}
+
+// ReleaseResult is the result of loader.release.
+type ReleaseResult struct {
+	Released int `json:"released"`
+	Unknown  int `json:"unknown"`
+}
+
+func (l *loader) release(_ context.Context, c Caller, in PathsParams) (ReleaseResult, error) {
+	n, paths, err := in.resolve(c)
+	if err != nil {
+		return ReleaseResult{}, err
+	}
+	released, unknown, err := l.p.Release(n, paths)
+	return ReleaseResult{released, unknown}, answerOf(err)
+}
+
+// FileStatus is what is told of one path.
+type FileStatus struct {
+	// Path is as the caller wrote it, after the base.
+	Path  string `json:"path"`
+	State string `json:"state"`
+	Ready bool   `json:"ready,omitempty"`
+	Files int64  `json:"files,omitempty"`
+	Bytes int64  `json:"bytes,omitempty"`
+	Error string `json:"error,omitempty"`
+	Errno string `json:"errno,omitempty"`
+}
+
+func fileStatuses(in PathsParams, files []session.File) []FileStatus {
+	out := make([]FileStatus, len(files))
+	for i, f := range files {
+		out[i] = FileStatus{Path: in.Paths[i], State: f.State, Ready: f.Ready, Files: f.Files, Bytes: f.Bytes}
+		if f.Err != nil {
+			out[i].Error, out[i].Errno = f.Err.Error(), prefetch.Errno(f.Err)
+		}
+	}
+	return out
+}
+
+// WaitResult is the result of loader.wait.
+type WaitResult struct {
+	Done  bool         `json:"done"`
+	Files []FileStatus `json:"files"`
+}
+
+func (l *loader) wait(ctx context.Context, c Caller, in PathsParams) (WaitResult, error) {
+	n, paths, err := in.resolve(c)
+	if err != nil {
+		return WaitResult{}, err
+	}
+	if in.Timeout < 0 {
+		return WaitResult{}, Errorf(CodeBadRequest, "a timeout of %d ms is negative", in.Timeout)
+	}
+	timeout := time.Duration(min(in.Timeout, maxWait.Milliseconds())) * time.Millisecond
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	files, done, err := l.p.Wait(waiting, n, paths)
+	if err != nil {
+		return WaitResult{}, answerOf(err)
+	}
+	return WaitResult{done, fileStatuses(in, files)}, nil
+}
+
+// StatusResult is the result of loader.status: of paths, or of the session.
+type StatusResult struct {
+	Files   []FileStatus     `json:"files,omitempty"`
+	Session *session.Summary `json:"session,omitempty"`
+}
+
+func (l *loader) status(_ context.Context, c Caller, in PathsParams) (StatusResult, error) {
+	if len(in.Paths) == 0 {
+		s, err := l.p.Session(in.Session, c.UID)
+		if err != nil {
+			return StatusResult{}, answerOf(err)
+		}
+		return StatusResult{Session: &s}, nil
+	}
+	n, paths, err := in.resolve(c)
+	if err != nil {
+		return StatusResult{}, err
+	}
+	files, err := l.p.Status(n, paths)
+	if err != nil {
+		return StatusResult{}, answerOf(err)
+	}
+	return StatusResult{Files: fileStatuses(in, files)}, nil
+}

@@ -1,0 +1,111 @@
+package control
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pailfs/pailfs/prefetch"
+)
+
+// WarmOpenParams are the parameters of warm.open.
+type WarmOpenParams struct {
+	// Each asks for a result for every file of a folder.
+	Each bool `json:"each,omitempty"`
+}
+
+// WarmOpenResult is the result of warm.open.
+type WarmOpenResult struct {
+	Job string `json:"job"`
+}
+
+func (l *loader) warmOpen(_ context.Context, c Caller, in WarmOpenParams) (WarmOpenResult, error) {
+	if err := l.allow(c); err != nil {
+		return WarmOpenResult{}, err
+	}
+	return WarmOpenResult{l.p.OpenWarm(c.UID, in.Each)}, nil
+}
+
+// WarmAddParams are the parameters of warm.add.
+type WarmAddParams struct {
+	Job   string   `json:"job"`
+	Base  string   `json:"base,omitempty"`
+	Paths []string `json:"paths"`
+	// Last says that no more paths will come.
+	Last bool `json:"last,omitempty"`
+}
+
+// WarmAddResult is the result of warm.add.
+type WarmAddResult struct {
+	// Accepted is how many paths, from the first on, were taken.
+	Accepted int `json:"accepted"`
+}
+
+func (l *loader) warmAdd(ctx context.Context, c Caller, in WarmAddParams) (WarmAddResult, error) {
+	paths, err := absolute(c, in.Base, in.Paths)
+	if err != nil {
+		return WarmAddResult{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, preloadPatience)
+	defer cancel()
+	n, err := l.p.AddWarm(ctx, in.Job, c.UID, paths, in.Last)
+	return WarmAddResult{n}, answerOf(err)
+}
+
+// WarmProgressParams are the parameters of warm.progress.
+type WarmProgressParams struct {
+	Job   string `json:"job"`
+	After int64  `json:"after"`
+}
+
+func (l *loader) warmProgress(ctx context.Context, c Caller, in WarmProgressParams) (prefetch.WarmProgress, error) {
+	ctx, cancel := context.WithTimeout(ctx, progressPatience)
+	defer cancel()
+	progress, err := l.p.WarmProgress(ctx, in.Job, c.UID, in.After)
+	if err != nil {
+		return progress, answerOf(err)
+	}
+	for i := range progress.Results {
+		progress.Results[i].Path = relative(c.Dir, progress.Results[i].Path)
+	}
+	return progress, nil
+}
+
+// relative is the inverse of within.
+func relative(dir, path string) string {
+	if dir == "" {
+		return path
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(path, dir), "/")
+}
+
+// WarmCloseParams are the parameters of warm.close.
+type WarmCloseParams struct {
+	Job string `json:"job"`
+}
+
+func (l *loader) warmClose(_ context.Context, c Caller, in WarmCloseParams) (struct{}, error) {
+	return struct{}{}, answerOf(l.p.CloseWarm(in.Job, c.UID))
+}
+
+// EvictParams are the parameters of evict.
+type EvictParams struct {
+	Base  string   `json:"base,omitempty"`
+	Paths []string `json:"paths"`
+}
+
+// EvictResult is the result of evict.
+type EvictResult struct {
+	Results []prefetch.Evicted `json:"results"`
+}
+
+func (l *loader) evict(ctx context.Context, c Caller, in EvictParams) (EvictResult, error) {
+	paths, err := absolute(c, in.Base, in.Paths)
+	if err != nil {
+		return EvictResult{}, err
+	}
+	results := l.p.Evict(ctx, paths)
+	for i := range results {
+		results[i].Path = relative(c.Dir, results[i].Path)
+	}
+	return EvictResult{results}, ctx.Err()
+}

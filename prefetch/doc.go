@@ -1,0 +1,17 @@
+// Package prefetch brings objects in before they are read, and lets them go after.
+//
+// [Prefetcher] does so for three reasons: because a trainer's sampler announced
+// what it will use (sessions.go, on the state machine of package session), because
+// somebody asked for paths to be warmed (warm.go), and because what is opened lets
+// one guess what comes next (ahead.go). All of it goes through one scheduler
+// (scheduler.go), which keeps as many fetches on their way as the object store
+// bears, the announced before the guessed.
+//
+// Names come from a manifest.Tree, bytes go into the cache by its Fetch; the cache
+// decides how wide one object is fetched, and a read of the same object never
+// waits behind it. The file system and this package do not know each other: they
+// meet in the cache, which is what makes "prefetched" and "read" the same bytes.
+//
+// Whatever is told here is a hint. A hint that cannot be followed costs speed; it
+// stops nobody.
+package prefetch

@@ -1,0 +1,205 @@
+package prefetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// Cache is what this package needs of a [cache.Cache].
+type Cache interface {
+	Fetch(ctx context.Context, obj oss.Object) error
+	Hold(obj oss.Object)
+	Unhold(obj oss.Object, released bool)
+	HoldsBroken() uint64
+	Evict(obj oss.Object) (freed int64, err error)
+	Residency(obj oss.Object) cache.Residency
+	Accesses() <-chan oss.Object
+	Stats() cache.Stats
+}
+
+var _ Cache = (*cache.Cache)(nil)
+
+// Config is the configuration of a [Prefetcher].
+type Config struct {
+	// Prefix begins the key of every object; the rest is the object's path.
+	Prefix string
+	// Width returns how many requests the object store bears at once at present. nil
+	// means 64.
+	Width func() int
+	// Store keeps the sessions over the daemon's death; nil means that nothing does.
+	Store Store
+	// Guess fetches ahead what is likely to be read next though nobody announced it.
+	Guess bool
+}
+
+// Prefetcher brings objects into a cache. It is safe for concurrent use.
+type Prefetcher struct {
+	cfg   Config
+	tree  manifest.Tree
+	cache Cache
+	log   *slog.Logger
+
+	// base ends with Run: it is the life of all fetches.
+	base    context.Context
+	stop    context.CancelFunc
+	sched   *scheduler
+	resolve chan struct{}
+
+	mu struct {
+		sync.Mutex
+		book *session.Book
+		// fetches are the entries whose objects are held in the cache.
+		fetches map[*session.Entry]*fetch
+		// running are those of them with files that were not begun yet.
+		running []*fetch
+		// readers tells whose an object is that is read.
+		readers map[oss.Object]*session.Entry
+		// drop are objects that are to leave the cache.
+		drop []oss.Object
+		// changed, if somebody waits, is closed when anything changes.
+		changed chan struct{}
+		broken  uint64
+		jobs    map[string]*warmJob
+		order   []*warmJob
+		guesses guesses
+	}
+}
+
+// New returns a Prefetcher, which does nothing until Run is called.
+func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log *slog.Logger) (*Prefetcher, error) {
+	if tree == nil || c == nil {
+		return nil, errors.New("prefetch needs a tree and a cache")
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Width == nil {
+		cfg.Width = func() int { return 64 }
+	}
+	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1)}
+	p.base, p.stop = context.WithCancel(context.Background())
+	p.mu.book = session.NewBook(session.Config{Budget: p.budget()})
+	p.mu.fetches = make(map[*session.Entry]*fetch)
+	p.mu.readers = make(map[oss.Object]*session.Entry)
+	p.mu.jobs = make(map[string]*warmJob)
+	p.mu.broken = c.HoldsBroken()
+	p.mu.guesses.init()
+	p.sched = newScheduler(cfg.Width, p.room, p.nextAnnounced, p.nextAhead, p.nextWarm, p.nextBehind)
+	if err := registerMetrics(reg, p); err != nil {
+		return nil, fmt.Errorf("register metrics of prefetch: %w", err)
+	}
+	return p, nil
+}
+
+// keepEvery is how often leases, the budget and what is held are looked at.
+const keepEvery = time.Second
+
+// Run works until ctx ends, and then writes down what the sessions hold.
+func (p *Prefetcher) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	loops.Go(func() { p.sched.run(ctx) })
+	loops.Go(func() { p.runResolve(ctx) })
+	loops.Go(func() { p.runSave(ctx) })
+	loops.Go(func() { p.runAccesses(ctx) })
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.stop()
+			loops.Wait()
+			return nil
+		case <-tick.C:
+			p.keep(time.Now())
+		}
+	}
+}
+
+// keep does what time demands: leases, the budget, and what the cache had to give
+// up.
+func (p *Prefetcher) keep(now time.Time) {
+	budget := p.budget()
+	broken := p.cache.HoldsBroken()
+	p.mu.Lock()
+	p.mu.book.SetBudget(budget)
+	leaked := p.mu.book.Expire(now)
+	p.settleLocked()
+	recheck := broken != p.mu.broken
+	p.mu.broken = broken
+	drop := p.mu.drop
+	p.mu.drop = nil
+	p.mu.Unlock()
+	for _, o := range drop {
+		// It may be held or open by now: then it is not ours to drop.
+		_, _ = p.cache.Evict(o)
+	}
+	if leaked > 0 {
+		p.log.Warn("released files whose lease had run out", "count", leaked)
+	}
+	if recheck {
+		p.recheck()
+	}
+	p.expireWarm(now)
+	p.sched.wake()
+	p.wakeResolve()
+}
+
+// budget returns how many bytes sessions may hold: nine tenths of the SSD tier,
+// or a quarter of the memory, which keeps them as long as it can.
+func (p *Prefetcher) budget() int64 {
+	stats := p.cache.Stats()
+	if stats.SSD != nil {
+		return stats.SSD.Limit / 10 * 9
+	}
+	return stats.Memory.Limit / 4
+}
+
+// room returns how many bytes may be in flight for prefetching.
+func (p *Prefetcher) room() int64 { return p.cache.Stats().Memory.Limit / 2 }
+
+// settleLocked does what must follow a change of the book: what nobody holds is
+// let go, and everybody who waits looks again.
+func (p *Prefetcher) settleLocked() {
+	for _, e := range p.mu.book.TakeGone() {
+		p.dropLocked(e)
+	}
+	if p.mu.changed != nil {
+		close(p.mu.changed)
+		p.mu.changed = nil
+	}
+}
+
+// changedLocked returns a channel that is closed at the next change.
+func (p *Prefetcher) changedLocked() <-chan struct{} {
+	if p.mu.changed == nil {
+		p.mu.changed = make(chan struct{})
+	}
+	return p.mu.changed
+}
+
+func (p *Prefetcher) wakeResolve() {
+	select {
+	case p.resolve <- struct{}{}:
+	default:
+	}
+}
+
+// Overview returns the state of everything, for status.
+func (p *Prefetcher) Overview() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Status{Totals: p.mu.book.Totals(), Sessions: p.mu.book.Summaries(time.Now()), InFlight: p.sched.inFlight(), WarmJobs: len(p.mu.jobs)}
+	s.Budget, s.Charged = p.mu.book.Budget()
+	return s
+}

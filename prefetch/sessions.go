@@ -1,0 +1,382 @@
+package prefetch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// resolvers is how many paths are looked up at once.
+const resolvers = 32
+
+// fetch is an entry whose objects are held in the cache, or are on their way.
+type fetch struct {
+	entry  *session.Entry
+	ctx    context.Context
+	cancel context.CancelFunc
+	// next is the first object that was not begun, left how many have not ended.
+	next, left int
+	err        error
+	// ended says that the book was told what became of it, gone that nobody holds the
+	// entry any more.
+	ended, gone bool
+}
+
+// Opened is what [Prefetcher.Open] returns.
+type Opened struct {
+	Session session.ID
+	Adopted int
+	Quota   int
+	Budget  int64
+	Lease   time.Duration
+	// Persistence says where the session's state is kept.
+	Persistence Persistence
+}
+
+// Open opens, joins or adopts the session of key. One that the daemon does not
+// know is looked for where the state is kept.
+func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.Params) (Opened, error) {
+	var saved *savedSession
+	where := Persistence{Kind: "none", Reason: "the mount has no place for it"}
+	if p.cfg.Store != nil {
+		where = p.cfg.Store.Where(key)
+		saved = p.load(ctx, key)
+	}
+	id := newID()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	b := p.mu.book
+	if saved != nil {
+		b.Restore(now, id, key, saved.params(), saved.Held)
+	}
+	got, adopted := b.Open(now, id, key, params)
+	quota, err := b.Quota(now, session.Name{Session: got, UID: key.UID})
+	if err != nil {
+		return Opened{}, err
+	}
+	budget, _ := b.Budget()
+	p.afterLocked()
+	return Opened{Session: got, Adopted: adopted, Quota: quota, Budget: budget, Lease: b.Lease(got), Persistence: where}, nil
+}
+
+// afterLocked follows every call that may have given the book something to do.
+func (p *Prefetcher) afterLocked() {
+	p.settleLocked()
+	p.wakeResolve()
+	p.sched.wake()
+}
+
+// newID returns an ID that nobody can guess.
+func newID() session.ID {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // it never fails: it would rather end the process
+	return session.ID(hex.EncodeToString(b[:]))
+}
+
+// CloseSession ends a session; keep leaves what it holds under its lease.
+func (p *Prefetcher) CloseSession(id session.ID, uid uint32, keep bool) (released int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	released, err = p.mu.book.Close(time.Now(), id, uid, keep)
+	p.afterLocked()
+	return released, err
+}
+
+// Renew is a sign of life. It returns the lease.
+func (p *Prefetcher) Renew(id session.ID, uid uint32) (time.Duration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.mu.book.Find(time.Now(), id, uid); err != nil {
+		return 0, err
+	}
+	return p.mu.book.Lease(id), nil
+}
+
+// Quota returns how many paths the stream may announce now.
+func (p *Prefetcher) Quota(n session.Name) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.book.Quota(time.Now(), n)
+}
+
+// Preload announces paths and returns at once.
+func (p *Prefetcher) Preload(n session.Name, paths []string) (out session.Outcome, quota int, err error) {
+	return p.preload(n, paths, false)
+}
+
+func (p *Prefetcher) preload(n session.Name, paths []string, patient bool) (out session.Outcome, quota int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if out, err = p.mu.book.Preload(now, n, paths, patient); err != nil {
+		return out, 0, err
+	}
+	quota, err = p.mu.book.Quota(now, n)
+	p.afterLocked()
+	return out, quota, err
+}
+
+// PreloadPatiently announces paths as the quota allows, and waits until all were
+// accepted, or ctx ends, which is no error: the outcome says how far it came.
+func (p *Prefetcher) PreloadPatiently(ctx context.Context, n session.Name, paths []string) (all session.Outcome, quota int, err error) {
+	for {
+		p.mu.Lock()
+		changed := p.changedLocked()
+		p.mu.Unlock()
+		var out session.Outcome
+		out, quota, err = p.preload(n, paths[all.Accepted:], true)
+		all.Accepted += out.Accepted
+		all.Held += out.Held
+		if err != nil || all.Accepted == len(paths) {
+			return all, quota, err
+		}
+		if out.Accepted > 0 {
+			continue // its own change must not wake it for nothing
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return all, quota, nil
+		}
+	}
+}
+
+// Active says that paths are being read now. It returns how many of them had not
+// been announced.
+func (p *Prefetcher) Active(n session.Name, paths []string) (implicit int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	implicit, err = p.mu.book.Active(time.Now(), n, paths)
+	p.afterLocked()
+	return implicit, err
+}
+
+// Release lets go of paths.
+func (p *Prefetcher) Release(n session.Name, paths []string) (released, unknown int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	released, unknown, err = p.mu.book.Release(time.Now(), n, paths)
+	p.afterLocked()
+	return released, unknown, err
+}
+
+// Status tells what has become of paths.
+func (p *Prefetcher) Status(n session.Name, paths []string) ([]session.File, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.book.Status(time.Now(), n, paths)
+}
+
+// Wait is Status when each of the paths is ready, streamed, failed or not held at
+// all; done is false if ctx ended before.
+func (p *Prefetcher) Wait(ctx context.Context, n session.Name, paths []string) (files []session.File, done bool, err error) {
+	for {
+		p.mu.Lock()
+		changed := p.changedLocked()
+		files, err = p.mu.book.Status(time.Now(), n, paths)
+		p.mu.Unlock()
+		if err != nil || settled(files) {
+			return files, err == nil, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return files, false, nil
+		}
+	}
+}
+
+func settled(files []session.File) bool {
+	for _, f := range files {
+		if f.State == "requested" || f.State == "fetching" || f.State == "active" && !f.Ready {
+			return false
+		}
+	}
+	return true
+}
+
+// Session returns the summary of one session.
+func (p *Prefetcher) Session(id session.ID, uid uint32) (session.Summary, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.book.Summary(time.Now(), id, uid)
+}
+
+// runResolve looks up what was announced.
+func (p *Prefetcher) runResolve(ctx context.Context) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	slots := make(chan struct{}, resolvers)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		p.mu.Lock()
+		e := p.mu.book.NextResolve()
+		p.mu.Unlock()
+		if e == nil {
+			<-slots
+			select {
+			case <-p.resolve:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		workers.Go(func() {
+			p.resolveEntry(ctx, e)
+			<-slots
+		})
+	}
+}
+
+func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
+	objects, err := p.objectsOf(ctx, e.Path)
+	cost := int64(0)
+	for _, o := range objects {
+		cost += cache.Cost(o)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.book.Resolved(e, objects, cost, err)
+	p.settleLocked()
+	p.sched.wake()
+}
+
+// nextAnnounced is the source of what sessions announced.
+func (p *Prefetcher) nextAnnounced() (job, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		for len(p.mu.running) > 0 {
+			f := p.mu.running[0]
+			if f.gone || f.err != nil || f.next == len(f.entry.Objects) {
+				p.mu.running[0] = nil
+				p.mu.running = p.mu.running[1:]
+				f.left -= len(f.entry.Objects) - f.next
+				f.next = len(f.entry.Objects)
+				p.endLocked(f)
+				continue
+			}
+			obj := f.entry.Objects[f.next]
+			f.next++
+			return job{obj: obj, run: func() { p.fetched(f, p.cache.Fetch(f.ctx, obj)) }}, true
+		}
+		e := p.mu.book.NextFetch()
+		if e == nil {
+			return job{}, false
+		}
+		p.admitLocked(e)
+	}
+}
+
+// admitLocked begins the fetch of an entry: what it needs is held from now on, so
+// that what is there already stays.
+func (p *Prefetcher) admitLocked(e *session.Entry) {
+	f := &fetch{entry: e, left: len(e.Objects)}
+	f.ctx, f.cancel = context.WithCancel(p.base)
+	for _, o := range e.Objects {
+		p.cache.Hold(o)
+		p.mu.readers[o] = e
+	}
+	p.mu.fetches[e] = f
+	p.mu.running = append(p.mu.running, f)
+}
+
+// fetched notes that one object of f has come, or will not.
+func (p *Prefetcher) fetched(f *fetch, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.left--
+	if err != nil && f.err == nil {
+		f.err = err
+	}
+	p.endLocked(f)
+	p.settleLocked()
+}
+
+// endLocked tells the book what became of f, when the last of its objects has
+// ended.
+func (p *Prefetcher) endLocked(f *fetch) {
+	if f.left > 0 || p.mu.fetches[f.entry] != f {
+		return
+	}
+	f.cancel()
+	if f.gone {
+		p.unholdLocked(f, true)
+		p.mu.book.Freed(f.entry)
+		return
+	}
+	if f.ended {
+		return
+	}
+	f.ended = true
+	unheld := errors.Is(f.err, cache.ErrUnavailable) || errors.Is(f.err, cache.ErrNoSpace) || errors.Is(f.err, cache.ErrNever)
+	if f.err != nil {
+		p.unholdLocked(f, false)
+		p.log.Debug("an announced file was not fetched", "path", f.entry.Path, "error", f.err)
+	}
+	p.mu.book.Fetched(f.entry, unheld, f.err)
+}
+
+// dropLocked lets go of an entry that nobody holds.
+func (p *Prefetcher) dropLocked(e *session.Entry) {
+	f := p.mu.fetches[e]
+	if f == nil {
+		p.mu.book.Freed(e)
+		return
+	}
+	f.gone = true
+	f.cancel()
+	p.endLocked(f)
+}
+
+// unholdLocked ends the holds of f's objects.
+func (p *Prefetcher) unholdLocked(f *fetch, released bool) {
+	delete(p.mu.fetches, f.entry)
+	for _, o := range f.entry.Objects {
+		p.cache.Unhold(o, released)
+		if p.mu.readers[o] == f.entry {
+			delete(p.mu.readers, o)
+		}
+		if f.entry.Drop {
+			p.mu.drop = append(p.mu.drop, o)
+		}
+	}
+}
+
+// recheck finds what the cache had to give up of what is said to be ready.
+func (p *Prefetcher) recheck() {
+	p.mu.Lock()
+	var ready []*session.Entry
+	for e := range p.mu.fetches {
+		if e.State() == session.Ready {
+			ready = append(ready, e)
+		}
+	}
+	p.mu.Unlock()
+	for _, e := range ready {
+		for _, o := range e.Objects {
+			if o.Size == 0 || p.cache.Residency(o).Whole {
+				continue
+			}
+			p.mu.Lock()
+			if f := p.mu.fetches[e]; f != nil && e.State() == session.Ready {
+				p.unholdLocked(f, false)
+				p.mu.book.Lost(e)
+				p.settleLocked()
+			}
+			p.mu.Unlock()
+			break
+		}
+	}
+}

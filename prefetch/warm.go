@@ -1,0 +1,383 @@
+package prefetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/oss"
+)
+
+const (
+	// maxPending bounds the paths of a job that were not walked yet, and the files
+	// that were found and not begun.
+	maxPending = 4096
+	// maxResults bounds the results that nobody has fetched.
+	maxResults = 16384
+	// jobIdle is how long a job lives that nobody asks after.
+	jobIdle = 5 * time.Minute
+)
+
+// ErrNoJob means that there is no such warm job: it was closed, nobody asked after
+// it for too long, or it is another user's.
+var ErrNoJob = errors.New("no such warm job")
+
+// WarmResult tells what became of one path, or of a file below it that failed.
+type WarmResult struct {
+	Seq  int64  `json:"seq"`
+	Path string `json:"path"`
+	// State is ready, partly (some files of a folder are not) or failed.
+	State string `json:"state"`
+	// Files and Bytes are those that are in the cache.
+	Files int64  `json:"files"`
+	Bytes int64  `json:"bytes"`
+	Error string `json:"error,omitempty"`
+}
+
+// WarmProgress is the state of a warm job.
+type WarmProgress struct {
+	// Files and Bytes are what was found so far, DoneFiles and DoneBytes what is in
+	// the cache of it, FetchedBytes what had to be fetched for that.
+	Files        int64 `json:"files"`
+	Bytes        int64 `json:"bytes"`
+	DoneFiles    int64 `json:"done_files"`
+	DoneBytes    int64 `json:"done_bytes"`
+	FetchedBytes int64 `json:"fetched_bytes"`
+	// Failed counts the files, and paths, that could not be brought.
+	Failed int64 `json:"failed"`
+	// Finished says that no path is left and no more will come.
+	Finished bool         `json:"finished"`
+	Results  []WarmResult `json:"results"`
+	Next     int64        `json:"next"`
+}
+
+// warmJob brings paths into the cache.
+type warmJob struct {
+	id      string
+	uid     uint32
+	each    bool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	asked   time.Time
+	pending []string
+	files   []warmFile
+	// walking says that a path is being walked.
+	walking bool
+	last    bool
+	// charged is what the job has brought or brings, and open how many paths are not
+	// done.
+	charged  int64
+	open     int
+	progress WarmProgress
+	results  []WarmResult
+	seq      int64
+}
+
+// warmPath is one path of a job.
+type warmPath struct {
+	path         string
+	files, bytes int64
+	left         int
+	walked       bool
+	failed       int64
+	err          error
+}
+
+type warmFile struct {
+	of   *warmPath
+	path string
+	obj  oss.Object
+}
+
+// OpenWarm begins a job. With each there is a result for every file of a folder.
+func (p *Prefetcher) OpenWarm(uid uint32, each bool) string {
+	j := &warmJob{id: string(newID()), uid: uid, each: each, asked: time.Now()}
+	j.ctx, j.cancel = context.WithCancel(p.base)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.jobs[j.id] = j
+	p.mu.order = append(p.mu.order, j)
+	return j.id
+}
+
+// jobLocked returns a job of the user, and notes that somebody asks after it.
+func (p *Prefetcher) jobLocked(id string, uid uint32) (*warmJob, error) {
+	j := p.mu.jobs[id]
+	if j == nil || j.uid != uid && uid != 0 {
+		return nil, ErrNoJob
+	}
+	j.asked = time.Now()
+	return j, nil
+}
+
+// AddWarm adds paths to a job and returns how many of them it took: fewer when it
+// has enough to do. last says that no more will come after these.
+func (p *Prefetcher) AddWarm(ctx context.Context, id string, uid uint32, paths []string, last bool) (accepted int, err error) {
+	for {
+		p.mu.Lock()
+		j, err := p.jobLocked(id, uid)
+		if err != nil {
+			p.mu.Unlock()
+			return 0, err
+		}
+		n := min(len(paths), maxPending-len(j.pending))
+		j.pending = append(j.pending, paths[:n]...)
+		j.open += n
+		j.last = j.last || last && n == len(paths)
+		changed := p.changedLocked()
+		if n > 0 || len(paths) == 0 {
+			p.settleLocked()
+			p.mu.Unlock()
+			p.sched.wake()
+			return n, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, nil
+		}
+	}
+}
+
+// WarmProgress returns the state of a job with the results after the number
+// after. It waits for news until ctx ends.
+func (p *Prefetcher) WarmProgress(ctx context.Context, id string, uid uint32, after int64) (WarmProgress, error) {
+	for {
+		p.mu.Lock()
+		j, err := p.jobLocked(id, uid)
+		if err != nil {
+			p.mu.Unlock()
+			return WarmProgress{}, err
+		}
+		j.results = slices.DeleteFunc(j.results, func(r WarmResult) bool { return r.Seq <= after })
+		now := j.progress
+		now.Finished = j.last && j.open == 0
+		now.Results = append([]WarmResult{}, j.results[:min(len(j.results), 64)]...)
+		now.Next = after
+		if n := len(now.Results); n > 0 {
+			now.Next = now.Results[n-1].Seq
+		}
+		now.Finished = now.Finished && len(now.Results) == len(j.results)
+		changed := p.changedLocked()
+		p.mu.Unlock()
+		if len(now.Results) > 0 || now.Finished {
+			return now, nil
+		}
+		select {
+		case <-changed:
+			if ctx.Err() != nil {
+				return now, nil
+			}
+		case <-ctx.Done():
+			return now, nil
+		}
+	}
+}
+
+// CloseWarm ends a job. What is on its way for it is stopped.
+func (p *Prefetcher) CloseWarm(id string, uid uint32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j, err := p.jobLocked(id, uid)
+	if err != nil {
+		return err
+	}
+	p.endWarmLocked(j)
+	return nil
+}
+
+func (p *Prefetcher) endWarmLocked(j *warmJob) {
+	j.cancel()
+	delete(p.mu.jobs, j.id)
+	p.mu.order = slices.DeleteFunc(p.mu.order, func(o *warmJob) bool { return o == j })
+	p.settleLocked()
+}
+
+// expireWarm ends the jobs that nobody asks after.
+func (p *Prefetcher) expireWarm(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, j := range slices.Clone(p.mu.order) {
+		if now.Sub(j.asked) > jobIdle {
+			p.endWarmLocked(j)
+		}
+	}
+}
+
+// nextWarm is the source of what is warmed. The jobs take turns.
+func (p *Prefetcher) nextWarm() (job, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range len(p.mu.order) {
+		j := p.mu.order[0]
+		p.mu.order = append(p.mu.order[1:], j)
+		if len(j.results) >= maxResults {
+			continue // nobody reads them
+		}
+		if len(j.files) > 0 {
+			f := j.files[0]
+			j.files[0] = warmFile{}
+			j.files = j.files[1:]
+			return job{obj: f.obj, run: func() { p.warm(j, f) }}, true
+		}
+		if len(j.pending) > 0 && !j.walking {
+			path := &warmPath{path: j.pending[0]}
+			j.pending = j.pending[1:]
+			j.walking = true
+			return job{run: func() { p.walkWarm(j, path) }}, true
+		}
+	}
+	return job{}, false
+}
+
+// walkWarm finds the files of a path. It waits while enough are known.
+func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
+	err := p.walk(j.ctx, path.path, func(file string, o oss.Object) error {
+		for {
+			p.mu.Lock()
+			if len(j.files) < maxPending {
+				j.files = append(j.files, warmFile{of: path, path: file, obj: o})
+				path.left++
+				j.progress.Files++
+				j.progress.Bytes += o.Size
+				p.mu.Unlock()
+				p.sched.wake()
+				return nil
+			}
+			changed := p.changedLocked()
+			p.mu.Unlock()
+			select {
+			case <-changed:
+			case <-j.ctx.Done():
+				return j.ctx.Err()
+			}
+		}
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	path.walked, j.walking = true, false
+	if err != nil {
+		path.err = err
+		path.failed++
+		j.progress.Failed++
+	}
+	p.donePathLocked(j, path)
+}
+
+// warm brings one file.
+func (p *Prefetcher) warm(j *warmJob, f warmFile) {
+	fetched, err := p.bring(j, f.obj)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.of.left--
+	if err != nil {
+		f.of.failed++
+		j.progress.Failed++
+		if f.path == f.of.path {
+			f.of.err = err
+		} else {
+			p.resultLocked(j, WarmResult{Path: f.path, State: "failed", Error: err.Error()})
+		}
+	} else {
+		f.of.files++
+		f.of.bytes += f.obj.Size
+		j.progress.DoneFiles++
+		j.progress.DoneBytes += f.obj.Size
+		if fetched {
+			j.progress.FetchedBytes += f.obj.Size
+		}
+		if j.each && f.path != f.of.path {
+			p.resultLocked(j, WarmResult{Path: f.path, State: "ready", Files: 1, Bytes: f.obj.Size})
+		}
+	}
+	p.donePathLocked(j, f.of)
+}
+
+// bring fetches an object, unless it is there, and leaves it among those that stay
+// by their use. A job does not bring more than there is room for: it would only
+// displace what it has brought itself.
+func (p *Prefetcher) bring(j *warmJob, o oss.Object) (fetched bool, err error) {
+	cost := cache.Cost(o)
+	p.mu.Lock()
+	budget, charged := p.mu.book.Budget()
+	if j.charged+charged+cost > budget {
+		p.mu.Unlock()
+		return false, fmt.Errorf("the cache has no room for it: %d bytes, of which %d are taken by this warm-up and by loaders", budget, j.charged+charged)
+	}
+	j.charged += cost
+	p.mu.Unlock()
+	there := o.Size == 0 || p.cache.Residency(o).Whole
+	p.cache.Hold(o)
+	err = p.cache.Fetch(j.ctx, o)
+	p.cache.Unhold(o, false)
+	if err != nil {
+		p.mu.Lock()
+		j.charged -= cost
+		p.mu.Unlock()
+	}
+	return !there && err == nil, err
+}
+
+// donePathLocked adds the result of a path when its last file has ended.
+func (p *Prefetcher) donePathLocked(j *warmJob, path *warmPath) {
+	if path.walked && path.left == 0 {
+		j.open--
+		r := WarmResult{Path: path.path, State: "ready", Files: path.files, Bytes: path.bytes}
+		switch {
+		case path.err != nil:
+			r.State, r.Error = "failed", path.err.Error()
+		case path.failed > 0:
+			r.State, r.Error = "partly", fmt.Sprintf("%d of %d files could not be brought", path.failed, path.failed+path.files)
+		}
+		p.resultLocked(j, r)
+	}
+	p.settleLocked()
+}
+
+func (p *Prefetcher) resultLocked(j *warmJob, r WarmResult) {
+	j.seq++
+	r.Seq = j.seq
+	j.results = append(j.results, r)
+}
+
+// Evicted tells what Evict did with one path.
+type Evicted struct {
+	Path  string `json:"path"`
+	Files int64  `json:"files"`
+	// Bytes is the room on SSD that was freed.
+	Bytes int64 `json:"bytes"`
+	// Held counts the files that stayed because they are in use or held.
+	Held  int64  `json:"held"`
+	Error string `json:"error,omitempty"`
+}
+
+// Evict removes paths, files or folders, from the cache: all but what is in use
+// or held.
+func (p *Prefetcher) Evict(ctx context.Context, paths []string) []Evicted {
+	results := make([]Evicted, 0, len(paths))
+	for _, path := range paths {
+		r := Evicted{Path: path}
+		err := p.walk(ctx, path, func(_ string, o oss.Object) error {
+			freed, err := p.cache.Evict(o)
+			switch {
+			case errors.Is(err, cache.ErrHeld), errors.Is(err, cache.ErrInUse):
+				r.Held++
+			case err != nil:
+				return err
+			default:
+				r.Files++
+				r.Bytes += freed
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			r.Error = err.Error()
+		}
+		results = append(results, r)
+	}
+	return results
+}
