@@ -18,6 +18,8 @@ type cli struct {
 	GPU      gpuCmd      `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
 	Run      gpuCmd      `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
 	Manifest manifestCmd `cmd:"" help:"Make, publish and compare manifests: the names of a bucket, written down once."`
+	Warm     warmCmd     `cmd:"" help:"Bring files and folders into the cache."`
+	Evict    evictCmd    `cmd:"" help:"Remove files and folders from the cache."`
 	Config   configCmd   `cmd:"" help:"Show the settings in force and where each comes from."`
 	Version  versionCmd  `cmd:"" help:"Show the version."`
 }

@@ -19,6 +19,7 @@ import (
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
@@ -37,6 +38,7 @@ type daemon struct {
 	empty       bool // there was no object when it was checked
 	cache       *cache.Cache
 	tree        *manifest.Live
+	prefetch    *prefetch.Prefetcher
 	mux         *control.Mux
 	mount       *pailfs.Mounted
 	web         *webServer
@@ -85,7 +87,7 @@ func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, a
 
 // open opens every part in turn.
 func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(string)) error {
-	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openTree, d.openControl} {
+	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openTree, d.openPrefetch, d.openControl} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -107,6 +109,7 @@ func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(
 			return errors.Join(d.settings.Refuse("noexec", err), d.mount.Unmount())
 		}
 	}
+	d.warmAtMount(d.settings.PolicyWarm)
 	d.web.serve(d)
 	d.notify = newNotifier(d.log.Logger)
 	if d.empty {
@@ -233,6 +236,8 @@ func (d *daemon) openCache(context.Context) error {
 		Dir:    c.CacheDir,
 		Size:   int64(c.CacheSize),
 		Memory: int64(c.Memory),
+		Track:  accessQueue,
+		Never:  newPolicy(c, d.source.Prefix).neverKeep(),
 	}, d.client.As(oss.Demand), d.client.As(oss.Prefetch), d.registry, d.log.Logger)
 	if err != nil {
 		if c.CacheDir != "" {
@@ -310,6 +315,8 @@ func (d *daemon) openControl(context.Context) error {
 	}, d.registry, d.log.Logger)
 	control.Handle(d.mux, methodStatus, control.Anyone, d.answerStatus)
 	control.Handle(d.mux, methodUmount, control.Owner, d.answerUmount)
+	c := &d.settings.Config
+	control.HandleLoader(d.mux, d.prefetch, d.mayRead(c.UID.Or(os.Geteuid()), c.GID.Or(os.Getegid())))
 	return nil
 }
 

@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pailfs/pailfs/cache"
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // statusReport is what `pailfs status --json` prints and the control method
@@ -32,6 +35,8 @@ type statusReport struct {
 	Latencies []operationFigures `json:"latencies"`
 	Cache     cache.Stats        `json:"cache"`
 	Store     storeReport        `json:"store"`
+	// Loader is what is brought in before it is read.
+	Loader prefetch.Status `json:"loader"`
 	// MetadataTTL is for how many seconds a name is believed.
 	MetadataTTL float64 `json:"metadata_ttl_seconds"`
 }
@@ -66,7 +71,7 @@ type limiterReport struct {
 }
 
 // answerStatus is the control method status. It makes no request to the store.
-func (d *daemon) answerStatus(ctx context.Context, _ control.Caller, _ struct{}) (statusReport, error) {
+func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ struct{}) (statusReport, error) {
 	select {
 	case <-d.opened:
 	case <-ctx.Done():
@@ -75,6 +80,11 @@ func (d *daemon) answerStatus(ctx context.Context, _ control.Caller, _ struct{})
 	figures, err := gatherFigures(d.registry)
 	if err != nil {
 		return statusReport{}, err
+	}
+	loader := d.prefetch.Overview()
+	if own := uint32(os.Geteuid()); caller.UID != 0 && caller.UID != own {
+		// Others' tasks are not theirs to see.
+		loader.Sessions = slices.DeleteFunc(loader.Sessions, func(s session.Summary) bool { return s.UID != caller.UID })
 	}
 	return statusReport{
 		Version:     versionText(),
@@ -90,6 +100,7 @@ func (d *daemon) answerStatus(ctx context.Context, _ control.Caller, _ struct{})
 		Latencies:   figures.fileSystem,
 		Cache:       d.cache.Stats(),
 		Store:       d.storeReport(figures),
+		Loader:      loader,
 		MetadataTTL: time.Duration(d.settings.MetadataTTL).Seconds(),
 	}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // statusCmd is `pailfs status`.
@@ -152,6 +153,8 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	fmt.Fprintln(tw, "cache")
 	r.printCache(line)
 
+	r.printLoader(tw, line)
+
 	s := r.Store
 	fmt.Fprintln(tw, "object store")
 	where := s.Endpoint
@@ -172,6 +175,30 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 		line("  "+o.Operation, "%s", strings.Join(words, ", "))
 	}
 	return tw.Flush()
+}
+
+// printLoader writes what loaders announced, if there are any.
+func (r *statusReport) printLoader(w io.Writer, line func(name, format string, args ...any)) {
+	l := r.Loader
+	if len(l.Sessions) == 0 && l.WarmJobs == 0 {
+		return
+	}
+	fmt.Fprintln(w, "loader")
+	line("  held", "%s of %s; %d objects in flight, %d warm jobs", humanSize(l.Charged), humanSize(l.Budget), l.InFlight, l.WarmJobs)
+	line("  hints", "%d announced, %d not announced before use, %d released, %d leaked, %d dropped", l.Totals.Preloaded, l.Totals.Implicit, l.Totals.Released, l.Totals.Leaked, l.Totals.Dropped)
+	for _, s := range l.Sessions {
+		state := fmt.Sprintf("user %d, %d streams, holds %s", s.UID, len(s.Streams), humanSize(s.Charged))
+		if s.Restored {
+			state += ", waits for its worker"
+		} else {
+			state += ", heard of " + seconds(s.Idle) + " ago"
+		}
+		line("  "+fmt.Sprintf("%s worker %d", s.Task, s.Worker), "%s", state)
+		files := func(f session.Files) string { return fmt.Sprintf("%d (%s)", f.Files, humanSize(f.Bytes)) }
+		line("", "requested %s, fetching %s, ready %s, active %s, streamed %s, failed %s", files(s.Requested), files(s.Fetching),
+			files(s.Ready), files(s.Active), files(s.Streamed), files(s.Failed))
+		line("", "released %s, leaked %s", files(s.Released), files(s.Leaked))
+	}
 }
 
 // printCache writes the tiers.

@@ -14,6 +14,6 @@
 // is the other side: it needs no path but the mount's own, and works through
 // read-only and bind mounts of any subdirectory.
 //
-// The package knows no method but hello. What the methods do belongs to the
-// packages that register them.
+// The mux knows no method but hello. What the methods do belongs to the packages
+// that register them; [HandleLoader] registers those of package prefetch.
 package control

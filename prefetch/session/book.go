@@ -126,7 +126,7 @@ func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted in
 	s := b.byKey[key]
 	if s == nil {
 		s = b.add(id, key)
-	} else if p.Instance == "" || p.Instance != s.params.Instance {
+	} else if s.restored || p.Instance == "" || p.Instance != s.params.Instance {
 		for _, st := range s.streams {
 			for _, h := range st.holders {
 				adopted++

@@ -158,7 +158,7 @@ func (w *world) open() {
 	if s == nil {
 		s = &modelSession{id: ID(fmt.Sprint("s", w.ids)), holds: map[modelUse]*modelHold{}, next: map[int]uint64{}, passed: map[int]uint64{}}
 		w.model.sessions[key] = s
-	} else if s.instance != p.Instance {
+	} else if s.restored || s.instance != p.Instance {
 		want = len(s.holds)
 		for _, h := range s.holds {
 			h.active = false

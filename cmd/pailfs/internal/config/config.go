@@ -18,6 +18,11 @@ type Config struct {
 	CacheSize Size   `name:"cache-size" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes that the SSD tier may hold, for example 500GiB. auto leaves a tenth of the file system free."`
 	Memory    Size   `name:"memory" default:"auto" placeholder:"SIZE" group:"cache" help:"Most bytes of file content in memory: cached and in flight. auto is an eighth of the memory that this machine or control group has, at most 4GiB."`
 
+	Prefetch    string   `name:"prefetch" default:"auto" placeholder:"WHAT" group:"cache" oneof:"auto,hints" help:"What is fetched before it is read. hints: what a loader or pailfs warm asks for. auto: also what is likely to come next, in directories that are read in order or of which many files are opened."`
+	PolicyRead  Patterns `name:"policy-read" default:"" placeholder:"PATHS" group:"cache" help:"Paths that are kept when they were read, which is the rule, as exceptions to policy-never. Files, folders, or patterns with an asterisk, relative to the mount, separated by commas; of those that a path fits, the longest counts. In the file these three are a section: policy with read, warm and never as lists."`
+	PolicyWarm  Patterns `name:"policy-warm" default:"" placeholder:"PATHS" group:"cache" help:"Files and folders that are brought into the cache when the mount begins, as far as it has room."`
+	PolicyNever Patterns `name:"policy-never" default:"" placeholder:"PATHS" group:"cache" help:"Paths whose content is never kept: it does not come onto SSD, and leaves memory when the file is closed."`
+
 	ReadOnly    bool     `name:"read-only" default:"false" group:"mount" help:"Promise that this mount is not written through. This version cannot write, so every mount is read-only; with this setting it stays so when a later version can."`
 	Immutable   bool     `name:"immutable" default:"false" group:"mount" help:"Promise that nothing under the prefix changes while it is mounted: names and attributes are kept for ever. Needs read-only."`
 	Attrs       string   `name:"attrs" default:"none" placeholder:"KIND" group:"mount" oneof:"none" help:"Where modes and owners of files are kept. none: every file shows the modes that uid, gid and umask give."`

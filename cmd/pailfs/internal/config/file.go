@@ -33,8 +33,12 @@ func (l *Loaded) loadFile(path string, settings []Setting) error {
 		keys = append(keys, s.Key)
 	}
 	seen := map[string]int{}
-	for i := 0; i < len(mapping.Content); i += 2 {
-		key, value := mapping.Content[i], mapping.Content[i+1]
+	content, err := flatten(path, mapping.Content)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(content); i += 2 {
+		key, value := content[i], content[i+1]
 		where := fmt.Sprintf("%s:%d", path, key.Line)
 		s, known := byKey[key.Value]
 		if !known {
@@ -97,4 +101,42 @@ func parseMapping(path string, text []byte) (*yaml.Node, error) {
 // yamlMessage returns what the parser says, on one line.
 func yamlMessage(err error) string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+}
+
+// policySection is the key of the one section that a file may have.
+const policySection = "policy"
+
+// flatten writes the section policy, a mapping of lists, as the settings that it
+// stands for.
+func flatten(path string, content []*yaml.Node) ([]*yaml.Node, error) {
+	var flat []*yaml.Node
+	for i := 0; i < len(content); i += 2 {
+		key, value := content[i], content[i+1]
+		if key.Value != policySection {
+			flat = append(flat, key, value)
+			continue
+		}
+		if value.Kind != yaml.MappingNode {
+			return nil, fmt.Errorf("configuration %s:%d: key %q needs lists below it: read, warm or never", path, key.Line, key.Value)
+		}
+		for k := 0; k < len(value.Content); k += 2 {
+			name, list := *value.Content[k], *value.Content[k+1]
+			if name.Value != "read" && name.Value != "warm" && name.Value != "never" {
+				return nil, fmt.Errorf("configuration %s:%d: unknown key %q in %s: write read, warm or never", path, name.Line, name.Value, policySection)
+			}
+			name.Value = policySection + "_" + name.Value
+			if list.Kind == yaml.SequenceNode {
+				var words []string
+				for _, item := range list.Content {
+					if item.Kind != yaml.ScalarNode || strings.Contains(item.Value, ",") {
+						return nil, fmt.Errorf("configuration %s:%d: %s is a list of paths without commas", path, item.Line, name.Value)
+					}
+					words = append(words, item.Value)
+				}
+				list = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.Join(words, ","), Line: list.Line}
+			}
+			flat = append(flat, &name, &list)
+		}
+	}
+	return flat, nil
 }

@@ -25,7 +25,7 @@ type Setting struct {
 	Group string
 	// OneOf lists the allowed values, if they can be listed.
 	OneOf []string
-	// Kind is what is written: text, size, duration, number, octal or boolean.
+	// Kind is what is written: text, size, duration, number, octal, list or boolean.
 	Kind string
 
 	field int
@@ -71,6 +71,8 @@ func kindOf(t reflect.Type) string {
 		return "number"
 	case reflect.TypeFor[Mode]():
 		return "octal"
+	case reflect.TypeFor[Patterns]():
+		return "list"
 	case reflect.TypeFor[bool]():
 		return "boolean"
 	default:

@@ -31,6 +31,7 @@ func (l *Loaded) validate() error {
 		{"cache-dir", func(c *Config) error { return absolute(c.CacheDir) }},
 		{"cache-size", (*Config).checkCacheSize},
 		{"memory", (*Config).checkMemory},
+		{"policy-warm", (*Config).checkPolicyWarm},
 		{"immutable", (*Config).checkImmutable},
 		{"no-open", (*Config).checkNoOpen},
 		{"umask", (*Config).checkUmask},
@@ -195,6 +196,16 @@ func (c *Config) checkStartTimeout() error {
 func absolute(path string) error {
 	if path != "" && !filepath.IsAbs(path) {
 		return fmt.Errorf("%q is relative: write the whole path, beginning with /", path)
+	}
+	return nil
+}
+
+// checkPolicyWarm refuses patterns where paths are needed.
+func (c *Config) checkPolicyWarm() error {
+	for _, p := range c.PolicyWarm {
+		if strings.ContainsAny(p, "*?[") {
+			return fmt.Errorf("%q is a pattern: name the files and folders themselves", p)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/control"
+)
+
+// accessQueue is how many opens may wait to be looked at by those who guess what
+// comes next.
+const accessQueue = 4096
+
+// openPrefetch begins to bring objects in before they are read.
+func (d *daemon) openPrefetch(context.Context) error {
+	c := &d.settings.Config
+	var store prefetch.Store
+	if c.CacheDir != "" {
+		store = &nodeStore{dir: filepath.Join(filepath.Clean(c.CacheDir), sessionsDir)}
+	}
+	p, err := prefetch.New(prefetch.Config{
+		Prefix: d.source.Prefix,
+		Width:  func() int { return d.limiter.Stats().Limit },
+		Store:  store,
+		Guess:  c.Prefetch == "auto",
+	}, d.tree, d.cache, d.registry, d.log.Logger)
+	if err != nil {
+		return err
+	}
+	d.prefetch = p
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	d.opens("prefetch", func() error {
+		stop()
+		return <-ended
+	})
+	return nil
+}
+
+// mayRead tells whether a user may read the files, which all show the same owner
+// and modes. Of other groups than the caller's first nothing is known here.
+func (d *daemon) mayRead(own, group uint32) control.May {
+	umask := uint32(d.settings.Umask)
+	return func(uid, gid uint32) bool {
+		switch {
+		case uid == 0:
+			return true
+		case uid == own:
+			return umask&0o400 == 0
+		case gid == group:
+			return umask&0o040 == 0
+		default:
+			return umask&0o004 == 0
+		}
+	}
+}
+
+// warmAtMount brings the paths that the policy names, in the background, and logs
+// how that went.
+func (d *daemon) warmAtMount(paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		switch progress, err := d.warmPaths(ctx, paths); {
+		case errors.Is(err, context.Canceled):
+		case err != nil:
+			d.log.Warn("cannot warm what policy-warm names", "error", err)
+		default:
+			d.log.Info("warmed what policy-warm names", "files", progress.DoneFiles, "bytes", progress.DoneBytes, "failed", progress.Failed)
+		}
+	}()
+	d.opens("warming", func() error {
+		stop()
+		<-ended
+		return nil
+	})
+}
+
+// warmPaths brings paths into the cache and returns when that is done.
+func (d *daemon) warmPaths(ctx context.Context, paths []string) (progress prefetch.WarmProgress, err error) {
+	const root = 0
+	job := d.prefetch.OpenWarm(root, false)
+	defer func() { _ = d.prefetch.CloseWarm(job, root) }() // it may have gone with the daemon
+	for len(paths) > 0 && ctx.Err() == nil {
+		n, err := d.prefetch.AddWarm(ctx, job, root, paths, true)
+		if err != nil {
+			return progress, err
+		}
+		paths = paths[n:]
+	}
+	for !progress.Finished {
+		if ctx.Err() != nil {
+			return progress, ctx.Err()
+		}
+		asked, cancel := context.WithTimeout(ctx, time.Minute)
+		progress, err = d.prefetch.WarmProgress(asked, job, root, progress.Next)
+		cancel()
+		if err != nil {
+			return progress, err
+		}
+		for _, r := range progress.Results {
+			if r.Error != "" {
+				d.log.Warn("cannot warm a path that policy-warm names", "path", r.Path, "error", r.Error)
+			}
+		}
+	}
+	return progress, nil
+}
