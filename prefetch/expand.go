@@ -30,7 +30,7 @@ func CheckPath(p string) error {
 	for part := range strings.SplitSeq(p, "/") {
 		switch {
 		case part == "" || part == "." || part == "..":
-			return fmt.Errorf("path %q: every component must be a name, without empty ones, . and ..", p)
+			return fmt.Errorf("path %q: every component must be a name: no empty ones, no . and no .. in it", p)
 		case strings.IndexByte(part, 0) >= 0:
 			return fmt.Errorf("path %q holds a zero byte", p)
 		}

@@ -47,7 +47,6 @@ type world struct {
 	model model
 	now   time.Time
 	ids   int
-	seen  []string
 	// reads is when each path was read last while it was held.
 	reads map[string]time.Time
 	// resolving and fetching are what was given out; ready what the cache protects.
@@ -82,10 +81,10 @@ func (w *world) paths() []string {
 func cost(path string) int64 {
 	var n int64
 	_, _ = fmt.Sscanf(path, "f%d", &n)
-	switch {
-	case n == 24:
+	switch n {
+	case 24:
 		return 5000
-	case n == 23:
+	case 23:
 		return 900
 	default:
 		return 20 + n*9
