@@ -34,6 +34,8 @@ const (
 	BytesPerSecond Metric = "bytes/s"
 	FilesPerSecond Metric = "files/s"
 	ReadsPerSecond Metric = "reads/s"
+	// ObjectsPerSecond counts objects that a manifest took in.
+	ObjectsPerSecond Metric = "objects/s"
 	// Seconds is the median time of a single read.
 	Seconds Metric = "s"
 	// Requests counts requests to the server.

@@ -58,6 +58,9 @@ func Goals() []Goal {
 		},
 		{Name: "requests", Work: "requests for stat, open and read of a listed small file", Take: takeRequests},
 		{Name: "memory", Work: "daemon's memory while a huge object is read", Take: takeMemory},
+		listingOf("flat"),
+		listingOf("skewed"),
+		{Name: "manifest-inventory", Work: "a manifest of ten million objects from an inventory", Take: takeInventory},
 		{Name: "server", Work: "what the server itself can do, without a target", Take: takeServer},
 	}
 	return goals

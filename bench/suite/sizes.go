@@ -17,6 +17,9 @@ type Sizes struct {
 	WarmReads, SSDReads, ColdReads int
 	// StreamBytes is the size of the object that is read to see the memory.
 	StreamBytes int64
+	// Names is how many objects are listed for a manifest, InventoryRows how many an
+	// inventory names.
+	Names, InventoryRows int
 }
 
 // Full are the sizes that the targets name.
@@ -25,7 +28,7 @@ func Full() Sizes {
 		BigBytes: 1 << 30, WideFiles: 2,
 		SmallFiles: 20_000, SmallBytes: 115_000, ColdFiles: 4_000,
 		WarmReads: 400_000, SSDReads: 8_000, ColdReads: 300,
-		StreamBytes: 20 << 30,
+		StreamBytes: 20 << 30, Names: 1_000_000, InventoryRows: 10_000_000,
 	}
 }
 
@@ -35,7 +38,7 @@ func Quick() Sizes {
 		BigBytes: 256 << 20, WideFiles: 2,
 		SmallFiles: 3_000, SmallBytes: 115_000, ColdFiles: 600,
 		WarmReads: 50_000, SSDReads: 2_000, ColdReads: 60,
-		StreamBytes: 2 << 30,
+		StreamBytes: 2 << 30, Names: 200_000, InventoryRows: 2_000_000,
 	}
 }
 
@@ -45,7 +48,7 @@ func Short() Sizes {
 		BigBytes: 64 << 20, WideFiles: 2,
 		SmallFiles: 500, SmallBytes: 115_000, ColdFiles: 100,
 		WarmReads: 2_000, SSDReads: 200, ColdReads: 20,
-		StreamBytes: 512 << 20,
+		StreamBytes: 512 << 20, Names: 10_000, InventoryRows: 100_000,
 	}
 }
 

@@ -31,6 +31,7 @@ func main() {
 // cli is the grammar of the command line.
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Serve a directory until SIGTERM."`
+	Fill    fillCmd    `cmd:"" help:"Store many small objects, past the protocol."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 }
 
@@ -39,6 +40,7 @@ const description = `An object storage server that speaks the OSS protocol over 
 // surroundings are what a command needs beside its flags.
 type surroundings struct {
 	ctx            context.Context //nolint:containedctx // handed to one command, which runs until it ends
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
 }
@@ -70,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		fmt.Fprintf(stderr, "ossemu: %v; see ossemu serve --help\n", err)
 		return 2
 	}
-	if err := parsed.Run(surroundings{ctx, stdout, stderr, getenv}); err != nil {
+	if err := parsed.Run(surroundings{ctx, os.Stdin, stdout, stderr, getenv}); err != nil {
 		fmt.Fprintf(stderr, "ossemu: %v\n", err)
 		if errors.Is(err, errUsage) {
 			return 2
