@@ -393,8 +393,8 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 // that the record brings.
 func (st *state) vacate(dir, base, key string, at int64) {
 	k := st.Keys[key]
-	if !k.Shown && k.Flight == 0 && len(k.Maybe) == 0 {
-		// Nobody has ever seen it.
+	if !k.Shown && k.Flight == 0 && len(k.Maybe) == 0 && key[len(key)-1] != '/' {
+		// Nobody has ever seen it. Of a directory the tree shows what was below it.
 		st.cancel(k)
 		delete(st.Keys, key)
 		st.dropName(dir, base)
@@ -465,7 +465,7 @@ func (st *state) conflict(c conflict) {
 
 // displace notes that the content of f may be the object of another key.
 func (st *state) displace(f *fileState) {
-	if !f.Staged && f.Object.Key != f.Key {
+	if (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key != f.Key {
 		st.displaced[f.ID] = true
 	}
 }
@@ -476,7 +476,7 @@ func (st *state) depends(key string) []fileID {
 	var files []fileID
 	for id := range st.displaced {
 		f := st.Files[id]
-		if f == nil || f.Staged || f.Object.Key == f.Key {
+		if f == nil || f.Staged && f.Gen > f.BaseGen || f.Object.Key == f.Key {
 			delete(st.displaced, id)
 			continue
 		}

@@ -356,6 +356,11 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 	for _, id := range files {
 		s.mu.Lock()
 		st := s.mu.Files[id]
+		if st != nil && st.Staged {
+			// Somebody edits it: until that is closed, a crash would lead back to the object.
+			s.mu.Unlock()
+			return errOpen
+		}
 		f := s.file(id)
 		wait := false
 		if st != nil {

@@ -53,7 +53,7 @@ func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to 
 			s.mu.Unlock()
 			continue
 		}
-		pos, err := m.record(dir, base, from, to, below)
+		pos, err := m.record(dir, base, from, to, there.Name != "", below)
 		s.mu.Unlock()
 		if err != nil {
 			return err
@@ -119,13 +119,13 @@ func (m *move) moved(path string) string { return m.fresh + path[len(m.old):] }
 func (m *move) add(r record) { m.group.Records = append(m.group.Records, r) }
 
 // record adds the renaming to the journal. Space.mu is held.
-func (m *move) record(dir, base string, from Entry, to place, all []below) (int64, error) {
+func (m *move) record(dir, base string, from Entry, to place, exists bool, all []below) (int64, error) {
 	s := m.space
 	m.next = s.mu.NextFile
 	if n, ok := s.mu.lookup(to.Dir, to.Name); ok && n.Kind == nameFile {
 		return 0, syscall.ENOTDIR
 	}
-	m.add(&madeDirRecord{At: to, Time: m.at})
+	m.add(&madeDirRecord{At: to, Time: m.at, Exists: exists})
 	for _, b := range all {
 		if b.entry.Kind == manifest.Directory {
 			p, err := m.target(b)

@@ -17,6 +17,9 @@ type settle struct {
 	// next is when to look; pos what must be on the disk first.
 	next time.Time
 	pos  int64
+	// renewed says that the base tree was told to ask again, since it showed something
+	// else.
+	renewed bool
 }
 
 // forgetter is a base tree that asks again for a name when it is told to.
@@ -153,7 +156,7 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 		}
 	case f != nil && st.Object.ETag == "":
 	default:
-		again = s.vouch(ctx, id, n, f, st.Object)
+		again = s.vouch(ctx, id, n, f, st.Object, reminder)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +231,7 @@ func (s *Space) adopt(f *File) time.Duration {
 
 // vouch leaves a name to the base tree if that shows what is so, or if somebody has
 // changed the bucket since. It returns when to try again.
-func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.Object) time.Duration {
+func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.Object, reminder *settle) time.Duration {
 	e, _, err := s.base.Lookup(ctx, id.dir, id.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 5 * time.Second
@@ -248,6 +251,11 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	}
 	if _, live := s.base.(forgetter); !live && !same {
 		return time.Minute
+	}
+	if !same && !reminder.renewed {
+		reminder.renewed = true
+		s.renew(id.dir, id.name)
+		return time.Nanosecond
 	}
 	if f != nil {
 		f.content.RLock()
