@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -155,4 +156,38 @@ func (d *fullDisk) space() (diskSpace, error) {
 		free = 2
 	}
 	return diskSpace{bytes: 1 << 30, freeBytes: free, inodes: 1 << 20, freeInodes: 1 << 20}, nil
+}
+
+// A daemon whose directory was emptied and given to another changes none of the
+// files that the other makes, also if they are of the same objects.
+func TestFilesOfAnotherDaemonAreNotChanged(t *testing.T) {
+	s, dir := newFakeStore(), t.TempDir()
+	obj := s.put("a", 3<<20)
+	first := openCache(t, s, Config{Dir: dir})
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(dir, name.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := openCache(t, s, Config{Dir: dir})
+	h := openObject(t, second, obj)
+	checkRead(t, s, h, 0, 3<<20)
+	waitUntil(t, "the second has it", func() bool { return second.Residency(obj).Whole })
+	file, ok := h.WholeFile()
+	if !ok {
+		t.Fatal("the second does not hand its file out")
+	}
+	checkRead(t, s, openObject(t, first, obj), 0, 3<<20)
+	waitUntil(t, "the first has it too, or nothing", func() bool { return first.Stats().SSD.Queued == 0 })
+	got := make([]byte, obj.Size)
+	if _, err := file.ReadAt(got, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, s.content(obj)) {
+		t.Error("the file that the second has open was changed")
+	}
 }

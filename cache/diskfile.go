@@ -13,8 +13,9 @@ import (
 // the last of them; eviction merely unlinks it.
 type diskFile struct {
 	diskIO
-	refs  atomic.Int32
-	inode uint64
+	refs     atomic.Int32
+	inode    uint64
+	directly directFile
 	// given says that the file is the cache's no more: Take gave it to somebody who
 	// changes it.
 	given atomic.Bool
@@ -26,6 +27,9 @@ func (f *diskFile) release() {
 	if f.refs.Add(-1) == 0 {
 		// Nothing depends on it: what must last was synced by then.
 		_ = f.Close()
+		if w := f.directly.writer; w != nil {
+			_ = w.Close()
+		}
 	}
 }
 
@@ -190,7 +194,7 @@ func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
 		return nil, errGone
 	case !d.exists:
 		// What an earlier life left there is of no use.
-		flag = os.O_CREATE | os.O_TRUNC
+		flag = os.O_CREATE
 	}
 	epoch, opening := d.epoch, make(chan struct{})
 	d.opening = opening

@@ -364,7 +364,7 @@ func (t *ssdTier) pwrite(e *extent, s span) error {
 	defer f.release()
 	off, n := o.geometry.offset(s), o.geometry.length(s)
 	slot := t.health.begin()
-	_, err = f.WriteAt(e.slice(off, n), off)
+	err = t.writeBlocks(f, e.slice(off, n), off)
 	t.health.end(slot)
 	if err != nil {
 		o.mu.Lock()

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // faultFS is the real file system with faults. It remembers what was not synced,
@@ -131,6 +134,22 @@ func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.set(func() { f.fs.mu.writes = append(f.fs.mu.writes, unsynced{f.name, off, before}) })
 	return f.osIO.WriteAt(p, off)
 }
+
+// openDirect gives the direct writes of the file the same faults, and checks that
+// they could be direct.
+func (f *faultFile) openDirect() (directWriter, error) { return faultyDirect{f}, nil }
+
+type faultyDirect struct{ *faultFile }
+
+func (d faultyDirect) WriteAt(p []byte, off int64) (int, error) {
+	if off%pageSize != 0 || len(p)%pageSize != 0 || uintptr(unsafe.Pointer(&p[0]))%pageSize != 0 {
+		return 0, unix.EINVAL
+	}
+	return d.faultFile.WriteAt(p, off)
+}
+
+// Close leaves the file open, which is closed on its own.
+func (faultyDirect) Close() error { return nil }
 
 func (f *faultFile) Sync() error {
 	if err := f.fs.fault(&f.fs.mu.syncErr, f.name); err != nil {

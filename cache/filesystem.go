@@ -14,8 +14,9 @@ import (
 // place, which fails, fills up, or forgets what was not synced. Names are relative
 // to the cache directory.
 type fileSystem interface {
-	// open opens a file for reading and writing; it makes the directory of objects
-	// that is missing if flag has os.O_CREATE.
+	// open opens a file for reading and writing. With os.O_CREATE it is a new one, in
+	// the place of what is there, and the directory of objects is made if it is
+	// missing.
 	open(name string, flag int) (diskIO, error)
 	remove(name string) error
 	// moveOut renames a file to a path outside, which must not exist, and moveIn the
@@ -42,6 +43,8 @@ type diskIO interface {
 	Sync() error
 	Stat() (fs.FileInfo, error)
 	Close() error
+	// openDirect opens the file for writing past the page cache, if it can be.
+	openDirect() (directWriter, error)
 	// osFile returns the file for callers who hand its descriptor to the kernel.
 	osFile() *os.File
 }
@@ -87,10 +90,21 @@ func (f osIO) Sync() error {
 }
 
 func (d *osFileSystem) open(name string, flag int) (diskIO, error) {
+	if flag&os.O_CREATE != 0 {
+		// A new file in every case: one that is there may be another daemon's, if the
+		// directory was given to it, and what that has open must not change.
+		flag |= os.O_EXCL
+	}
 	var fd int
 	err := d.withDirectory(name, flag&os.O_CREATE != 0, func() (err error) {
 		// O_NOFOLLOW: we make no links.
 		fd, err = unix.Openat(int(d.root.Fd()), name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|flag, 0o600)
+		if errors.Is(err, unix.EEXIST) {
+			if err := d.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			fd, err = unix.Openat(int(d.root.Fd()), name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|flag, 0o600)
+		}
 		return err
 	})
 	if err != nil {

@@ -29,6 +29,7 @@ type metrics struct {
 	evicted, evictedBytes    atomic.Int64
 	dropped, droppedBytes    atomic.Int64
 	writtenBytes             atomic.Int64
+	directBytes              atomic.Int64
 	damaged, corrupted       atomic.Int64
 	adopted, given           atomic.Int64
 	indexUpdates, indexNanos atomic.Int64
@@ -75,6 +76,7 @@ func (m *metrics) register(reg prometheus.Registerer, c *Cache) error {
 	counter("dropped_writes_total", "Extents that were not written to SSD because it was full, slow or failing.", nil, &m.dropped, 1)
 	counter("dropped_write_bytes_total", "Bytes that were not written to SSD because it was full, slow or failing.", nil, &m.droppedBytes, 1)
 	counter("written_bytes_total", "Bytes written to SSD.", nil, &m.writtenBytes, 1)
+	counter("direct_written_bytes_total", "Bytes written to SSD past the kernel's page cache; part of those written.", nil, &m.directBytes, 1)
 	counter("adopted_objects_total", "Files written here that became cached objects without a copy.", nil, &m.adopted, 1)
 	counter("given_objects_total", "Cached objects whose file was given to a writer without a copy.", nil, &m.given, 1)
 	counter("damaged_total", "Blocks, files and index records on SSD that were not as they had been left.", nil, &m.damaged, 1)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,6 +47,9 @@ type ssdTier struct {
 		sync.Mutex
 		set map[*object]struct{}
 	}
+
+	// noDirect says that files cannot be written past the page cache.
+	noDirect atomic.Bool
 
 	evictions chan evictRequest
 	full      chan struct{} // asks the evictor to look
@@ -393,7 +397,7 @@ func (t *ssdTier) probe() error {
 	if err := format.Close(); err != nil {
 		return err
 	}
-	f, err := t.fs.open(probeName, os.O_CREATE|os.O_TRUNC)
+	f, err := t.fs.open(probeName, os.O_CREATE)
 	if err != nil {
 		return err
 	}
