@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -26,7 +28,7 @@ var flagGroups = []kong.Group{
 type serveCmd struct {
 	Dir        string            `required:"" group:"service" placeholder:"DIR" help:"Directory of the data; made if missing. One server at a time."`
 	Addr       string            `default:"127.0.0.1:9000" group:"service" placeholder:"HOST:PORT" help:"Where to serve, 127.0.0.1:9000 if not said. Port 0 takes a free one."`
-	Admin      string            `group:"service" placeholder:"HOST:PORT" help:"Where to serve counters, faults and shape, without authentication: keep it on loopback."`
+	Admin      string            `group:"service" placeholder:"HOST:PORT" help:"Where to serve counters, faults and shape, without authentication: a loopback address."`
 	Bucket     []string          `group:"service" placeholder:"NAME" sep:"none" help:"Make this bucket if missing. May be repeated."`
 	Region     string            `group:"service" placeholder:"REGION" help:"The only region that signatures may name, such as cn-hangzhou. Without it every one is accepted."`
 	PathStyle  string            `default:"allow" enum:"allow,deny" group:"service" help:"Whether a bucket may be named in the path: allow, or deny as the real service does."`
@@ -36,7 +38,7 @@ type serveCmd struct {
 	S3Strict   bool              `name:"s3-strict" group:"service" help:"Refuse the aws-chunked uploads that the real service refuses."`
 	CheapETags bool              `name:"cheap-etags" group:"service" help:"Make ETags of the CRC-64, not the MD5: uploads cost about half the processor time."`
 	CopyLimit  string            `default:"1GiB" group:"service" placeholder:"SIZE" help:"Largest object that one copy request copies, 1GiB if not said."`
-	Credential []string          `group:"service" placeholder:"ID:SECRET[:TOKEN[:EXPIRES]]" sep:"none" help:"A further key, or an STS token; EXPIRES is RFC 3339, such as 2030-01-02T15:04:05Z. May be repeated."`
+	Credential string            `name:"credentials-file" group:"service" placeholder:"FILE" help:"Further keys and STS tokens, one a line: ID:SECRET[:TOKEN[:EXPIRES]]; EXPIRES is RFC 3339, such as 2030-01-02T15:04:05Z. Nobody else may be able to read it."`
 	Verbose    bool              `group:"service" help:"Say what goes wrong with single connections as well."`
 
 	Profile               string         `default:"none" enum:"none,seed,accelerator,cold-slow" group:"shape" help:"none: as fast as it can; seed: object storage in the same region; accelerator: its SSD tier; cold-slow: a distant region."`
@@ -125,34 +127,79 @@ func set[T any](field, flag *T) {
 	}
 }
 
-// credentials reads --credential.
+// credentials reads --credentials-file. Secrets are not taken from the command
+// line, which every user of the machine can read.
 func (c *serveCmd) credentials() ([]ossemu.Credential, error) {
+	if c.Credential == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(c.Credential)
+	if err != nil {
+		return nil, fmt.Errorf("--credentials-file: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("--credentials-file: %q has mode %04o: others could read it; chmod it to 0600", c.Credential, mode)
+	}
+	text, err := os.ReadFile(c.Credential)
+	if err != nil {
+		return nil, fmt.Errorf("--credentials-file: %w", err)
+	}
 	var all []ossemu.Credential
-	for _, text := range c.Credential {
-		f := strings.SplitN(text, ":", 4)
-		if len(f) < 2 || f[0] == "" || f[1] == "" {
-			return nil, fmt.Errorf("%w: --credential: want ID:SECRET[:TOKEN[:EXPIRES]]", errUsage)
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
 		}
-		k := ossemu.Credential{AccessKeyID: f[0], AccessKeySecret: f[1]}
-		if len(f) > 2 {
-			k.SecurityToken = f[2]
-		}
-		if len(f) > 3 {
-			t, err := time.Parse(time.RFC3339, f[3])
-			if err != nil {
-				return nil, fmt.Errorf("%w: --credential: %q is not a time such as 2030-01-02T15:04:05Z", errUsage, f[3])
-			}
-			k.Expires = t
+		k, err := parseCredential(line)
+		if err != nil {
+			return nil, fmt.Errorf("--credentials-file: %s:%d: %w", c.Credential, number, err)
 		}
 		all = append(all, k)
 	}
 	return all, nil
 }
 
+func parseCredential(line string) (k ossemu.Credential, err error) {
+	f := strings.SplitN(line, ":", 4)
+	if len(f) < 2 || f[0] == "" || f[1] == "" {
+		return k, errors.New("want ID:SECRET[:TOKEN[:EXPIRES]]")
+	}
+	k = ossemu.Credential{AccessKeyID: f[0], AccessKeySecret: f[1]}
+	if len(f) > 2 {
+		k.SecurityToken = f[2]
+	}
+	if len(f) > 3 {
+		if k.Expires, err = time.Parse(time.RFC3339, f[3]); err != nil {
+			return k, fmt.Errorf("%q is not a time such as 2030-01-02T15:04:05Z", f[3])
+		}
+	}
+	return k, nil
+}
+
+// checkAdmin refuses an address that others could reach.
+func (c *serveCmd) checkAdmin() error {
+	if c.Admin == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Admin)
+	if err != nil {
+		return fmt.Errorf("%w: --admin: %w", errUsage, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("%w: --admin: %q can be reached by others, and there is no authentication; use a loopback address such as 127.0.0.1:9001", errUsage, c.Admin)
+	}
+	return nil
+}
+
 func (c *serveCmd) config() (ossemu.Config, error) {
 	cfg := ossemu.Config{
 		Dir: c.Dir, Buckets: c.Bucket, Region: c.Region, ServiceDomains: c.Domain, CNames: c.CName,
 		Gzip: c.Gzip, S3Strict: c.S3Strict, CheapETags: c.CheapETags,
+	}
+	if err := c.checkAdmin(); err != nil {
+		return cfg, err
 	}
 	if c.PathStyle == "deny" {
 		cfg.PathStyle = ossemu.PathStyleDeny

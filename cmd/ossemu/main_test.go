@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -149,6 +150,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 	defer taken.Close()
 	dir := t.TempDir()
+	secrets := func(text string, mode os.FileMode) string { return secretFile(t, text, mode) }
 	for name, row := range map[string]struct {
 		args []string
 		env  []string
@@ -161,8 +163,12 @@ func TestWrongCommandLines(t *testing.T) {
 		"rate":            {args: []string{"serve", "--dir", dir, "--download", "much"}, code: 2, says: "600MB"},
 		"latency":         {args: []string{"serve", "--dir", dir, "--get-first-byte=-5ms"}, code: 2, says: "latency"},
 		"copy limit":      {args: []string{"serve", "--dir", dir, "--copy-limit", "lots"}, code: 2, says: "--copy-limit"},
-		"credential":      {args: []string{"serve", "--dir", dir, "--credential", "id"}, code: 2, says: "ID:SECRET"},
-		"expiry":          {args: []string{"serve", "--dir", dir, "--credential", "id:secret:token:soon"}, code: 2, says: "2030"},
+		"credential":      {args: []string{"serve", "--dir", dir, "--credentials-file", secrets("id", 0o600)}, code: 1, says: "ID:SECRET"},
+		"expiry":          {args: []string{"serve", "--dir", dir, "--credentials-file", secrets("id:secret:token:soon", 0o600)}, code: 1, says: "2030"},
+		"open secrets":    {args: []string{"serve", "--dir", dir, "--credentials-file", secrets("id:secret", 0o644)}, code: 1, says: "0600"},
+		"no secrets":      {args: []string{"serve", "--dir", dir, "--credentials-file", dir + "/none"}, code: 1, says: "none"},
+		"open admin":      {args: []string{"serve", "--dir", dir, "--admin", ":9001"}, code: 2, says: "127.0.0.1:9001"},
+		"remote admin":    {args: []string{"serve", "--dir", dir, "--admin", "192.0.2.1:9001"}, code: 2, says: "loopback"},
 		"half a key pair": {args: []string{"serve", "--dir", dir, "--addr", "127.0.0.1:0"}, env: []string{"OSS_ACCESS_KEY_ID", "id"}, code: 2, says: "OSS_ACCESS_KEY_SECRET"},
 		"address in use":  {args: []string{"serve", "--dir", filepath.Join(dir, "new"), "--addr", taken.Addr().String()}, code: 1, says: taken.Addr().String()},
 		"bucket name":     {args: []string{"serve", "--dir", dir, "--addr", "127.0.0.1:0", "--bucket", "Bad"}, code: 1, says: `"Bad"`},
@@ -179,13 +185,23 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 }
 
+// secretFile returns the name of a new file.
+func secretFile(t *testing.T, text string, mode os.FileMode) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "secrets")
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 func TestFlagsAreTheShape(t *testing.T) {
 	p := startProgram(t, environment(), "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--get-first-byte", "1ms", "--head-latency", "2ms", "--put-latency", "3ms", "--list-latency", "4ms", "--list-latency-per-entry", "5us",
 		"--copy-latency", "6ms", "--copy-rate", "7MB", "--complete-latency", "8ms", "--sigma", "0.5", "--tail-probability", "0.01",
 		"--download-per-connection", "9MB", "--upload-per-connection", "10MB", "--spread", "0.1", "--download", "11MB", "--upload", "12MB",
 		"--qps", "13", "--rtt", "14ms", "--seed", "15", "--region", "cn-test", "--path-style", "deny", "--domain", "oss.test", "--cname", "a.test=some-bucket",
-		"--credential", "sts:secret:token:2030-01-02T15:04:05Z", "--gzip", "--s3-strict", "--cheap-etags", "--verbose")
+		"--credentials-file", secretFile(t, "# one\nsts:secret:token:2030-01-02T15:04:05Z\n", 0o600), "--gzip", "--s3-strict", "--cheap-etags", "--verbose")
 	_, got := get(t, p.fields["admin"]+"/shape")
 	for _, want := range []string{
 		`"get": {"median": "1ms", "sigma": 0.5, "floor": "0s"}`, `"head": {"median": "2ms"`, `"put": {"median": "3ms"`, `"list": {"median": "4ms"`,

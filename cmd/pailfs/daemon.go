@@ -232,7 +232,7 @@ func (d *daemon) openCache(context.Context) error {
 		}
 	}
 	opened, err := cache.Open(cache.Config{
-		Bucket: d.source.Bucket + "@" + c.Endpoint,
+		Bucket: d.source.Bucket + "@" + canonicalEndpoint(c.Endpoint),
 		Dir:    c.CacheDir,
 		Size:   int64(c.CacheSize),
 		Memory: int64(c.Memory),
@@ -311,6 +311,7 @@ func lifetime(d config.Duration) time.Duration { return max(time.Duration(d), ti
 func (d *daemon) openControl(context.Context) error {
 	d.mux = control.NewMux(control.MuxConfig{
 		OwnerUID: uint32(os.Geteuid()),
+		Trusted:  sameProcessNamespace,
 		Version:  versionText(),
 	}, d.registry, d.log.Logger)
 	control.Handle(d.mux, methodStatus, control.Anyone, d.answerStatus)

@@ -70,7 +70,8 @@ type limiterReport struct {
 	Throttled uint64         `json:"throttled"`
 }
 
-// answerStatus is the control method status. It makes no request to the store.
+// answerStatus is the control method status. It makes no request to the store. Whom
+// the mount does not belong to is told how many keys cannot be shown, not which.
 func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ struct{}) (statusReport, error) {
 	select {
 	case <-d.opened:
@@ -86,6 +87,11 @@ func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		// Others' tasks are not theirs to see.
 		loader.Sessions = slices.DeleteFunc(loader.Sessions, func(s session.Summary) bool { return s.UID != caller.UID })
 	}
+	fileSystem := d.mount.Status()
+	if !d.mux.MayOwn(caller) {
+		// Keys tell of what lies outside of the part of the mount that a caller may see.
+		fileSystem.Problems.Examples = nil
+	}
 	return statusReport{
 		Version:     versionText(),
 		PID:         os.Getpid(),
@@ -96,7 +102,7 @@ func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		Log:         d.log.to,
 		HTTP:        d.web.address(),
 		Resident:    figures.resident,
-		FileSystem:  d.mount.Status(),
+		FileSystem:  fileSystem,
 		Latencies:   figures.fileSystem,
 		Cache:       d.cache.Stats(),
 		Store:       d.storeReport(figures),

@@ -43,6 +43,9 @@ type MuxConfig struct {
 	// OwnerUID is the user that, beside root, may call [Owner] methods: the
 	// daemon's own.
 	OwnerUID uint32
+	// Trusted, if set, is asked beside whether a caller may call [Owner] methods:
+	// root of a container is root, but not the daemon's.
+	Trusted func(Caller) bool
 	// Version is the version of the daemon, told to clients by hello.
 	Version string
 	// MaxCalls bounds the calls that run or whose answer is being fetched. Default
@@ -217,11 +220,17 @@ func (m *Mux) Close() error {
 	return nil
 }
 
-// privileged reports whether c may call [Owner] methods.
+// privileged reports whether c is a user that is not to be locked out by others.
 func (m *Mux) privileged(c Caller) bool { return c.UID == 0 || c.UID == m.cfg.OwnerUID }
 
 // mayCall reports whether c may call a method with the given access.
-func (m *Mux) mayCall(c Caller, a Access) bool { return a == Anyone || m.privileged(c) }
+func (m *Mux) mayCall(c Caller, a Access) bool { return a == Anyone || m.MayOwn(c) }
+
+// MayOwn reports whether c may call [Owner] methods: a method that anyone may call
+// tells others less.
+func (m *Mux) MayOwn(c Caller) bool {
+	return m.privileged(c) && (m.cfg.Trusted == nil || m.cfg.Trusted(c))
+}
 
 // hello tells a client whom it talks to.
 func (m *Mux) hello(_ context.Context, c Caller, _ struct{}) (Hello, error) {
