@@ -65,7 +65,7 @@ type manifestBuildCmd struct {
 
 // Help gives examples.
 func (manifestBuildCmd) Help() string {
-	return `The keys are listed with many requests at once, however unevenly they lie. What is done is kept: a build that was interrupted goes on when the same command is given again.
+	return `The keys are listed with many requests at once, however unevenly they lie. What is done is kept: a build that was interrupted goes on when the same command is given again within a day.
 
 The manifest is published below its prefix as a new generation, for which the key must be allowed to write there. Mounts find it with one request.
 
@@ -204,6 +204,9 @@ func (m *making) build(ctx context.Context, b *build.Build) error {
 	started := time.Now()
 	if began, resumed := b.Resumed(); resumed {
 		m.run.p.notice("going on with the build that began at " + began.Local().Format(time.DateTime) + "; --restart would begin anew")
+	}
+	if at := b.Dropped(); !at.IsZero() {
+		m.run.p.notice("unfinished work of " + at.Local().Format(time.DateTime) + " is too old to go on with, and was dropped")
 	}
 	stop := m.run.p.newMeter().watch(func(v *meter) {
 		at := b.Progress()

@@ -34,7 +34,8 @@ type Config struct {
 	// Attrs asks for the metadata of every object, once, and keeps what it says of
 	// mode, owner, group and time.
 	Attrs bool
-	// StateDir keeps finished work until Forget; it is made if missing.
+	// StateDir keeps finished work until Forget; it is made if missing. Work that
+	// nobody went on with for a day is dropped.
 	StateDir string
 	// Restart drops unfinished work that is in StateDir.
 	Restart bool
@@ -164,6 +165,10 @@ func Open(cfg Config) (*Build, error) {
 func (b *Build) Resumed() (began time.Time, resumed bool) {
 	return b.state.plan.Began, b.state.resumed
 }
+
+// Dropped returns when unfinished work that was too old to go on with, and is gone,
+// had last been done; the zero time if there was none.
+func (b *Build) Dropped() time.Time { return b.state.dropped }
 
 // Progress returns how far the build is. It may be called from any goroutine.
 func (b *Build) Progress() Progress {

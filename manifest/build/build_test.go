@@ -203,6 +203,33 @@ func TestAStateDirectoryBelongsToOneBuild(t *testing.T) {
 	}
 }
 
+func TestWorkThatIsTooOldIsDropped(t *testing.T) {
+	e, b := store(t)
+	fill(t, e, []string{"a", "b"})
+	cfg := config(t, b)
+	mustBuild(t, cfg)
+	e.Delete("a")
+	log := filepath.Join(cfg.StateDir, progressFile)
+	if got, result := mustBuild(t, cfg); !result.Resumed || len(got) != 2 {
+		t.Errorf("fresh work was not gone on with: %+v", result)
+	}
+	old := time.Now().Add(-staleAfter - time.Minute)
+	if err := os.Chtimes(log, old, old); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := again.Run(t.Context())
+	if err != nil || result.Resumed || result.Summary.Objects != 1 || again.Dropped().Sub(old).Abs() > time.Minute {
+		t.Errorf("%+v, dropped %s, %v", result, again.Dropped(), err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAttributesAreAskedForOnce(t *testing.T) {
 	e, b := store(t)
 	putMeta(t, b, "d/", map[string]string{"mode": "16877", "uid": "7"})

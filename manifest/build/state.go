@@ -20,7 +20,13 @@ type state struct {
 	plan plan
 	// resumed says that an earlier process began this build.
 	resumed bool
+	// dropped is when work that was found and was too old had last been done.
+	dropped time.Time
 }
+
+// staleAfter is how long unfinished work is worth going on with: what was found out
+// before that is likely to be wrong by now.
+const staleAfter = 24 * time.Hour
 
 // plan says what is being built. A build goes on only where the plan is the same.
 type plan struct {
@@ -49,7 +55,7 @@ const (
 var ErrBusy = errors.New("another build is running")
 
 // openState opens or makes the directory dir for the build that want describes.
-// restart drops what is there.
+// restart drops what is there, and so does its age.
 func openState(dir string, want plan, restart bool) (_ *state, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w: name another with --state", err)
@@ -69,6 +75,9 @@ func openState(dir string, want plan, restart bool) (_ *state, err error) {
 			return nil, fmt.Errorf("%w with the state directory %s: wait for it, or name another with --state", ErrBusy, dir)
 		}
 		return nil, fmt.Errorf("lock the state directory %s: %w", dir, err)
+	}
+	if info, err := os.Stat(s.path(progressFile)); err == nil && !restart && time.Since(info.ModTime()) > staleAfter {
+		s.dropped, restart = info.ModTime(), true
 	}
 	if restart {
 		if err := s.clear(); err != nil {
