@@ -41,6 +41,9 @@ type manifestRun struct {
 	opened   []*manifest.Snapshot
 	// guest says that the connection is another run's.
 	guest bool
+	// fetched are the generations that were fetched into fetchDir.
+	fetched  []publish.Generation
+	fetchDir string
 }
 
 // openManifestRun connects to the bucket of a location.
@@ -68,9 +71,13 @@ func (r *manifestRun) at(ctx context.Context, other config.Location) (*manifestR
 	return &manifestRun{p: r.p, conn: r.conn, guest: true, location: other, bucket: bucket}, nil
 }
 
-// close closes what was opened.
+// close closes what was opened. Of the fetched files those of the last command
+// stay, for the next one.
 func (r *manifestRun) close() error {
 	var failed error
+	if len(r.fetched) > 0 {
+		failed = publish.Prune(r.fetchDir, r.fetched...)
+	}
 	for _, s := range r.opened {
 		failed = errors.Join(failed, s.Close())
 	}
@@ -112,6 +119,7 @@ func (r *manifestRun) fetch(ctx context.Context, number uint64) (*manifest.Snaps
 	if err != nil {
 		return nil, err
 	}
+	r.fetched, r.fetchDir = append(r.fetched, g), dir
 	return r.open(path)
 }
 

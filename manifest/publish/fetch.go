@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -90,8 +91,11 @@ func fetch(ctx context.Context, bucket oss.RangeReader, g Generation, f *os.File
 	return nil
 }
 
+// abandoned is the age from which an unfinished download is nobody's any more.
+const abandoned = 24 * time.Hour
+
 // Prune removes fetched manifests from dir but for those of keep, and what killed
-// processes left. Files in use stay readable to who has them open.
+// processes left a day ago. Files in use stay readable to who has them open.
 func Prune(dir string, keep ...Generation) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -107,9 +111,13 @@ func Prune(dir string, keep ...Generation) error {
 	var failed error
 	for _, e := range entries {
 		name := e.Name()
-		ours := strings.HasSuffix(name, suffix) || strings.Contains(name, suffix+".") && strings.HasSuffix(name, ".tmp")
-		if !ours || kept[name] || !e.Type().IsRegular() {
+		whole := strings.HasSuffix(name, suffix)
+		part := strings.Contains(name, suffix+".") && strings.HasSuffix(name, ".tmp")
+		if !whole && !part || kept[name] || !e.Type().IsRegular() {
 			continue
+		}
+		if info, err := e.Info(); part && (err != nil || time.Since(info.ModTime()) < abandoned) {
+			continue // gone, or somebody is at it
 		}
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			failed = errors.Join(failed, fmt.Errorf("prune manifests: %w", err))

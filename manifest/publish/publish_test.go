@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -302,12 +303,15 @@ func TestADownloadIsWholeOrNotThere(t *testing.T) {
 	}
 	checkEmpty(t, dir)
 	path := checkFetched(t, b, g, dir, 1000)
-	leftover := path + ".123.tmp"
-	other := filepath.Join(dir, "notes")
-	for _, p := range []string{leftover, other} {
+	leftover, fresh, other := path+".123.tmp", path+".456.tmp", filepath.Join(dir, "notes")
+	for _, p := range []string{leftover, fresh, other} {
 		if err := os.WriteFile(p, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	long := time.Now().Add(-abandoned - time.Hour)
+	if err := os.Chtimes(leftover, long, long); err != nil {
+		t.Fatal(err)
 	}
 	publishOne(t, b, "", 2)
 	latest, err := Latest(t.Context(), b, "")
@@ -318,7 +322,7 @@ func TestADownloadIsWholeOrNotThere(t *testing.T) {
 	if err := Prune(dir, latest); err != nil {
 		t.Fatal(err)
 	}
-	for p, want := range map[string]bool{path: false, leftover: false, other: true, newer: true} {
+	for p, want := range map[string]bool{path: false, leftover: false, fresh: true, other: true, newer: true} {
 		if _, err := os.Stat(p); (err == nil) != want {
 			t.Errorf("%s after Prune: %v", p, err)
 		}
