@@ -66,7 +66,7 @@ func (s *Swap) Diff(ctx context.Context, dir string, yield func(Difference) bool
 			switch {
 			case b.Name != a.Name:
 				more = yield(Difference{Name: b.Name, Before: b}) && yield(Difference{Name: a.Name, After: a})
-			case b.Kind != a.Kind || b.Object != a.Object:
+			case b.Kind != a.Kind || b.Object != a.Object || !b.Attr.Equal(a.Attr):
 				more = yield(Difference{Name: a.Name, Before: b, After: a})
 			}
 			before.next()
