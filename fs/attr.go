@@ -21,8 +21,8 @@ func lifetime(v manifest.Validity) time.Duration {
 	return min(max(time.Until(t), 0), forever)
 }
 
-// attr fills the attributes of n. Those of a file never change, because a new
-// version is a new inode.
+// attr fills the attributes of n. Those of a file change only when a manifest tells
+// more of the same version than one before; a new version is a new inode.
 func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 	*a = fuse.Attr{Ino: n.id, Nlink: 1, Blksize: 4096, Owner: fuse.Owner{Uid: f.cfg.UID, Gid: f.cfg.GID}}
 	mtime := n.object.ModTime
@@ -42,8 +42,25 @@ func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 		a.Size = uint64(n.object.Size)
 		a.Blocks = (a.Size + 511) / 512
 	}
+	if known := n.attr.Load(); known != nil {
+		if known.Known&manifest.AttrMode != 0 && n.kind != manifest.Symlink {
+			a.Mode = a.Mode&^permissions | known.Mode&permissions
+		}
+		if known.Known&manifest.AttrUID != 0 {
+			a.Uid = known.UID
+		}
+		if known.Known&manifest.AttrGID != 0 {
+			a.Gid = known.GID
+		}
+		if known.Known&manifest.AttrMTime != 0 {
+			mtime = known.MTime
+		}
+	}
 	a.SetTimes(&mtime, &mtime, &mtime)
 }
+
+// permissions are the bits of a mode that chmod(2) sets.
+const permissions = 0o7777
 
 // typeBits returns the file type of a directory entry.
 func typeBits(k manifest.Kind) uint32 {

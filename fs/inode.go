@@ -30,6 +30,8 @@ type inode struct {
 	// the node table.
 	lookups uint64
 
+	// attr is what the manifest knows beyond the object, or nil.
+	attr atomic.Pointer[manifest.Attr]
 	// stale says that the version was read and is not there any more.
 	stale atomic.Bool
 	// damaged says that the kernel may have cached bytes that were found wrong.
@@ -56,6 +58,7 @@ func newInode(parent *inode, e *manifest.Entry) *inode {
 	at := &place{parent: parent.id, dir: parent.dirPath(), name: e.Name}
 	n := &inode{kind: e.Kind, object: e.Object}
 	n.where.Store(at)
+	n.attr.Store(e.Attr)
 	if e.Kind == manifest.Directory {
 		n.tree = newDirectory(at.path())
 	}

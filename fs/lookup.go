@@ -65,10 +65,6 @@ func negative(out *fuse.EntryOut, valid manifest.Validity) fuse.Status {
 // listed gives the kernel a reference to the inode of an entry of a listing. What
 // is known to be gone is left out: the listing may be older than that knowledge.
 func (f *filesystem) listed(dir *inode, e *manifest.Entry, valid manifest.Validity, out *fuse.EntryOut) {
-	if f.numbered != nil {
-		copied := owned(e)
-		e = &copied
-	}
 	n := f.nodes.acquire(newInode(dir, e))
 	if n.stale.Load() {
 		f.Forget(n.id, 1)

@@ -62,6 +62,10 @@ func (t *nodeTable) acquireAt(id uint64, want *inode) *inode {
 		t.count.Add(1)
 	case !n.same(want):
 		return nil
+	default:
+		if a := want.attr.Load(); !a.Equal(n.attr.Load()) {
+			n.attr.Store(a) // of a later generation
+		}
 	}
 	n.lookups++
 	return n

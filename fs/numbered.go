@@ -2,23 +2,20 @@ package fs
 
 import (
 	"context"
-	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/manifest"
-	"github.com/pailfs/pailfs/oss"
 )
 
-// numbered is a [manifest.Tree] whose directories never change, so that the number
-// of an entry is a position for ever. On an immutable mount the kernel then opens
+// numbered is a [manifest.Tree] whose directories never change, so that a position
+// in one holds for ever. On an immutable mount the kernel then opens
 // directories without us, and a listing keeps no state here: an offset is all that
 // is needed to go on, whoever comes with it and whenever.
 type numbered interface {
-	// ReadDirAt gives the entries of dir to yield, beginning with the one numbered
-	// position, the first being 0, until it returns false. An entry and its strings
-	// hold only during the call.
-	ReadDirAt(ctx context.Context, dir string, position int, yield func(*manifest.Entry) bool) error
+	// ReadDirAt gives the entries of dir with their positions to yield, beginning with
+	// that at position, or the next one, until it returns false. Positions grow from 0.
+	ReadDirAt(ctx context.Context, dir string, position int64, yield func(position int64, e *manifest.Entry) bool) error
 }
 
 // readNumbered is readDir without an open directory.
@@ -41,10 +38,10 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, add a
 		}
 	}
 	given := position > in.Offset
-	err := f.numbered.ReadDirAt(ctx, n.dirPath(), int(position-dotEntries), func(e *manifest.Entry) bool {
-		position++
-		d := fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Off: position}
-		d.Ino = inodeNumber(e.Kind, n.dirPath(), e.Name, &e.Object)
+	path := n.dirPath()
+	err := f.numbered.ReadDirAt(ctx, path, int64(position-dotEntries), func(at int64, e *manifest.Entry) bool {
+		d := fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Off: uint64(at) + 1 + dotEntries}
+		d.Ino = inodeNumber(e.Kind, path, e.Name, &e.Object)
 		more := add(n, d, e, manifest.Validity{})
 		given = given || more
 		return more
@@ -62,20 +59,4 @@ func dotEntry(n *inode, position int) fuse.DirEntry {
 		return fuse.DirEntry{Name: ".", Mode: fuse.S_IFDIR, Ino: n.id}
 	}
 	return fuse.DirEntry{Name: "..", Mode: fuse.S_IFDIR, Ino: max(n.at().parent, rootID)}
-}
-
-// owned returns a copy of e with strings of its own, in one allocation: most
-// names end their key.
-func owned(e *manifest.Entry) manifest.Entry {
-	o := *e
-	s := strings.Clone(e.Object.Key + e.Object.ETag)
-	o.Object = oss.Object{Key: s[:len(e.Object.Key)], ETag: s[len(e.Object.Key):], Size: e.Object.Size, ModTime: e.Object.ModTime}
-	key := strings.TrimSuffix(o.Object.Key, "/")
-	if strings.HasSuffix(key, e.Name) {
-		o.Name = key[len(key)-len(e.Name):]
-	} else {
-		o.Name = strings.Clone(e.Name)
-	}
-	o.Cursor = ""
-	return o
 }
