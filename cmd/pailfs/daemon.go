@@ -17,7 +17,6 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	pailfs "github.com/pailfs/pailfs/fs"
-	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
@@ -37,8 +36,8 @@ type daemon struct {
 	client      *oss.Client
 	empty       bool // there was no object when it was checked
 	cache       *cache.Cache
-	tree        *manifest.Live
 	prefetch    *prefetch.Prefetcher
+	names       names
 	mux         *control.Mux
 	mount       *pailfs.Mounted
 	web         *webServer
@@ -287,26 +286,6 @@ func (d *daemon) makeCacheDir(dir string) error {
 	return nil
 }
 
-// openTree opens the view of names.
-func (d *daemon) openTree(context.Context) error {
-	c := &d.settings.Config
-	tree, err := manifest.NewLive(manifest.LiveConfig{
-		Prefix:      d.source.Prefix,
-		TTL:         lifetime(c.MetadataTTL),
-		NegativeTTL: lifetime(c.NegativeTTL),
-	}, d.client.As(oss.Demand), d.registry, d.log.Logger)
-	if err != nil {
-		return fmt.Errorf("open names of %s: %w", d.source, err)
-	}
-	d.tree = tree
-	d.opens("names", tree.Close)
-	return nil
-}
-
-// lifetime translates a setting: zero asks again each time, but is the default in
-// the configuration of a part.
-func lifetime(d config.Duration) time.Duration { return max(time.Duration(d), time.Nanosecond) }
-
 // openControl makes the control channel and registers what this program answers.
 func (d *daemon) openControl(context.Context) error {
 	d.mux = control.NewMux(control.MuxConfig{
@@ -328,7 +307,8 @@ func (d *daemon) openMount() error {
 	mount, err := pailfs.Mount(pailfs.Config{
 		Mountpoint:  d.at,
 		Source:      d.source.String(),
-		Immutable:   c.Immutable,
+		Immutable:   c.Immutable || d.names.frozen(),
+		Changes:     d.names.changes(),
 		NoOpen:      choice(c.NoOpen),
 		Passthrough: choice(c.Passthrough),
 		AllowOther:  c.AllowOther,
@@ -337,7 +317,7 @@ func (d *daemon) openMount() error {
 		FileMode:    0o666 &^ uint32(c.Umask),
 		DirMode:     0o777 &^ uint32(c.Umask),
 		Control:     controlAdapter{d.mux},
-	}, d.tree, d.cache, d.registry, d.log.Logger)
+	}, d.names.tree, d.cache, d.registry, d.log.Logger)
 	if err != nil {
 		return fmt.Errorf("mount %s at %s: %w", d.source, d.at, err)
 	}

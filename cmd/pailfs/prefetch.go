@@ -26,7 +26,7 @@ func (d *daemon) openPrefetch(context.Context) error {
 		Width:  func() int { return d.limiter.Stats().Limit },
 		Store:  store,
 		Guess:  c.Prefetch == "auto",
-	}, d.tree, d.cache, d.registry, d.log.Logger)
+	}, d.names.tree, d.cache, d.registry, d.log.Logger)
 	if err != nil {
 		return err
 	}

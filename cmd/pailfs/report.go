@@ -37,6 +37,8 @@ type statusReport struct {
 	Store     storeReport        `json:"store"`
 	// Loader is what is brought in before it is read.
 	Loader prefetch.Status `json:"loader"`
+	// Manifest says where names come from.
+	Manifest manifestReport `json:"manifest"`
 	// MetadataTTL is for how many seconds a name is believed.
 	MetadataTTL float64 `json:"metadata_ttl_seconds"`
 }
@@ -107,6 +109,7 @@ func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		Cache:       d.cache.Stats(),
 		Store:       d.storeReport(figures),
 		Loader:      loader,
+		Manifest:    d.names.report(d.settings.Manifest, time.Now()),
 		MetadataTTL: time.Duration(d.settings.MetadataTTL).Seconds(),
 	}, nil
 }

@@ -121,12 +121,9 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	}
 
 	fsys := r.FileSystem
-	mode := fsys.Mode
-	if mode != "immutable" {
-		mode += fmt.Sprintf(", names are believed for %s", seconds(r.MetadataTTL))
-	}
 	fmt.Fprintln(tw, "file system")
-	line("  mode", "%s", mode)
+	line("  mode", "%s", fsys.Mode)
+	r.Manifest.show(line, r.MetadataTTL)
 	line("  passthrough", "%s", feature(fsys.Passthrough.On, fsys.Passthrough.Reason))
 	line("  no-open", "%s", feature(fsys.NoOpen.On, fsys.NoOpen.Reason))
 	readahead := "readahead unknown"

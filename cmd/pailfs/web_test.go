@@ -252,9 +252,26 @@ func TestMetricsDocumentListsWhatARunningMountExports(t *testing.T) {
 	if code != http.StatusOK {
 		t.Fatal(text)
 	}
+	// Those of names differ between one that lists and one that follows a manifest.
+	p := newPublisher(s)
+	p.publish(p.build(nil))
+	at := newMountPoint(t)
+	startForeground(t, environ(), at, "mount", "oss://"+testBucket, at, "--endpoint="+s.endpoint, "--memory=64MiB", "--http=0", "--read-only")
+	code, followed := get(t, statusOf(t, at).HTTP, "/metrics", "")
+	if code != http.StatusOK {
+		t.Fatal(followed)
+	}
+	exported := parseMetrics(text)
+	for _, m := range parseMetrics(followed) {
+		if !slices.ContainsFunc(exported, func(e metric) bool { return e.name == m.name }) {
+			exported = append(exported, m)
+		}
+	}
+	slices.SortFunc(exported, func(a, b metric) int { return strings.Compare(a.name, b.name) })
+	mustRun(t, "umount", at)
 	var b strings.Builder
 	b.WriteString("\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
-	for _, m := range parseMetrics(text) {
+	for _, m := range exported {
 		if !strings.HasPrefix(m.name, "pailfs_") {
 			if !strings.HasPrefix(m.name, "go_") && !strings.HasPrefix(m.name, "process_") {
 				t.Errorf("metric %s has a foreign name", m.name)

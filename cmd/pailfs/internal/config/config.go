@@ -36,6 +36,10 @@ type Config struct {
 	GID         ID       `name:"gid" default:"self" placeholder:"GID" group:"mount" help:"Group that every file shows, as a number. self is the group of the user who mounts."`
 	Umask       Mode     `name:"umask" default:"022" placeholder:"OCTAL" group:"mount" help:"Permission bits that are taken away from 0666 (files) and 0777 (directories)."`
 
+	Manifest         string   `name:"manifest" default:"auto" placeholder:"MODE" group:"mount" help:"Where names come from. frozen: the newest published manifest is the truth for the life of the mount, which is read-only and asks for no name. follow: the newest published manifest, and newer ones as they are published. off: listings of the bucket. auto: follow where a manifest is published (frozen on an immutable mount), else off. Anything else is the whole path of a manifest file, which is shown as with frozen. A manifest that was built with attributes shows the modes, owners and times that it holds."`
+	ManifestPoll     Duration `name:"manifest-poll" default:"30s" placeholder:"TIME" group:"mount" help:"How often the bucket is asked for a newer manifest with follow, which takes one request."`
+	ManifestFallback bool     `name:"manifest-fallback" default:"false" group:"mount" help:"Mount as with manifest=off, with a warning, where a manifest is damaged or of a newer version. Without it such a mount is refused."`
+
 	HTTP            string   `name:"http" default:"" placeholder:"ADDR" group:"daemon" help:"Serve /metrics, /healthz and /debug/pprof at this address, for example 9321 or 127.0.0.1:9321. A port alone means 127.0.0.1. Without it nothing is served."`
 	HTTPAllowRemote bool     `name:"http-allow-remote" default:"false" group:"daemon" help:"Allow an address in http that other machines can reach. Anyone who reaches it can read names, metrics and profiles."`
 	LogLevel        string   `name:"log-level" default:"info" placeholder:"LEVEL" group:"daemon" oneof:"debug,info,warn,error" help:"Least important messages that are logged."`

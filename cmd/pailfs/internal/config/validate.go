@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The least sizes with which the cache works at all: a few extents of 8 MiB in
@@ -33,6 +34,8 @@ func (l *Loaded) validate() error {
 		{"memory", (*Config).checkMemory},
 		{"policy-warm", (*Config).checkPolicyWarm},
 		{"immutable", (*Config).checkImmutable},
+		{"manifest", (*Config).checkManifest},
+		{"manifest-poll", (*Config).checkManifestPoll},
 		{"no-open", (*Config).checkNoOpen},
 		{"umask", (*Config).checkUmask},
 		{"http", (*Config).checkHTTP},
@@ -132,9 +135,49 @@ func (c *Config) checkImmutable() error {
 	return nil
 }
 
+// The modes of [Config.Manifest] that are no path.
+const (
+	ManifestAuto   = "auto"
+	ManifestFollow = "follow"
+	ManifestFrozen = "frozen"
+	ManifestOff    = "off"
+)
+
+// leastPoll is how often a manifest may be asked for at most.
+const leastPoll = Duration(100 * time.Millisecond)
+
+// Frozen reports whether a manifest was asked for that is the truth for the life of
+// the mount, which then cannot be written.
+func (c *Config) Frozen() bool {
+	return c.Manifest == ManifestFrozen || filepath.IsAbs(c.Manifest)
+}
+
+func (c *Config) checkManifest() error {
+	switch c.Manifest {
+	case ManifestAuto, ManifestFrozen, ManifestOff:
+		return nil
+	case ManifestFollow:
+		if c.Immutable {
+			return fmt.Errorf("follow shows changes, and immutable promises that there are none: use frozen, or drop immutable")
+		}
+		return nil
+	}
+	if !filepath.IsAbs(c.Manifest) {
+		return fmt.Errorf("%q is neither auto, follow, frozen or off nor the whole path of a file: write one of these", c.Manifest)
+	}
+	return nil
+}
+
+func (c *Config) checkManifestPoll() error {
+	if c.ManifestPoll < leastPoll {
+		return fmt.Errorf("%s is too often: write %s or more", c.ManifestPoll, leastPoll)
+	}
+	return nil
+}
+
 func (c *Config) checkNoOpen() error {
-	if c.NoOpen == "on" && !c.Immutable {
-		return fmt.Errorf("on needs names and content that do not change: set read-only and immutable as well")
+	if c.NoOpen == "on" && !c.Immutable && !c.Frozen() {
+		return fmt.Errorf("on needs names and content that do not change: set read-only and immutable, or manifest to frozen, as well")
 	}
 	return nil
 }
