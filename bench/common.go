@@ -102,7 +102,7 @@ func (f commonFlags) open(p program) (*session, error) {
 		Command: strings.Join(append([]string{"bench"}, p.args[1:]...), " "), Machine: facts, Short: f.Short,
 	}
 	s.runner, err = suite.Open(suite.Config{
-		Programs: programs, Work: work, Sizes: sizes, Runs: runs, Reader: process, PrepareBytes: prepare,
+		Programs: programs, Work: work, Sizes: sizes, Runs: runs, Reader: process, Self: process.Command[0], PrepareBytes: prepare,
 		Keep: f.Keep, Say: p.say,
 	})
 	if err != nil {

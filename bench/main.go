@@ -15,12 +15,14 @@ import (
 
 // cli is the grammar of the command line.
 type cli struct {
-	Run     runCmd     `cmd:"" default:"withargs" help:"Measure workloads, for example: bench read/seq-cold --client pailfs,bare (the default command)."`
-	Targets targetsCmd `cmd:"" help:"Measure what must be reached, and write the result to bench/README.md."`
-	Peers   peersCmd   `cmd:"" help:"Measure pailfs beside other clients and the limits: table, pictures and results."`
-	Compare compareCmd `cmd:"" help:"Say what became faster or slower between two results, and how sure that is."`
-	Demo    demoCmd    `cmd:"" help:"Read a real data set cold, warm, from SSD and from the raw disk; check every byte; draw the result."`
-	ReadJob readJobCmd `cmd:"" hidden:"" help:"Carry out one job given on standard input."`
+	Run        runCmd        `cmd:"" default:"withargs" help:"Measure workloads, for example: bench read/seq-cold --client pailfs,bare (the default command)."`
+	Targets    targetsCmd    `cmd:"" help:"Measure what must be reached, and write the result to bench/README.md."`
+	Peers      peersCmd      `cmd:"" help:"Measure pailfs beside other clients and the limits: table, pictures and results."`
+	Compare    compareCmd    `cmd:"" help:"Say what became faster or slower between two results, and how sure that is."`
+	Demo       demoCmd       `cmd:"" help:"Read a real data set cold, warm, from SSD and from the raw disk; check every byte; draw the result."`
+	ReadJob    readJobCmd    `cmd:"" hidden:"" help:"Carry out one job given on standard input."`
+	NamesJob   namesJobCmd   `cmd:"" hidden:"" help:"List one tree as said on standard input."`
+	MemoryTree memoryTreeCmd `cmd:"" hidden:"" help:"Mount a tree of empty files out of memory."`
 }
 
 // program is what a command is given.

@@ -105,6 +105,10 @@ func (t *Target) showNumber(v float64) string {
 		return fmt.Sprintf("%.2f", v)
 	case "B":
 		return scaled(v, "B")
+	case "ms":
+		return fmt.Sprintf("%.2f ms", v)
+	case "names/s":
+		return grouped(v) + " names/s"
 	default:
 		return fmt.Sprintf("%.0f %s", v, t.Unit)
 	}

@@ -61,6 +61,9 @@ func Goals() []Goal {
 		listingOf("flat"),
 		listingOf("skewed"),
 		{Name: "manifest-inventory", Work: "a manifest of ten million objects from an inventory", Take: takeInventory},
+		{Name: "list", Work: "names of a directory of a frozen manifest", Take: takeList},
+		{Name: "list-large", Work: "names and attributes of a very large directory", Take: takeListLarge},
+		{Name: "tree", Work: "find over many directories", Take: takeTree},
 		{Name: "server", Work: "what the server itself can do, without a target", Take: takeServer},
 	}
 	return goals

@@ -25,6 +25,9 @@ type Config struct {
 	Runs int
 	// Reader carries jobs out.
 	Reader reader.Process
+	// Self is the program whose hidden commands list names and show them out of
+	// memory.
+	Self string
 	// PrepareBytes is how much of the disk is written once before it is used.
 	PrepareBytes int64
 	// Keep leaves caches and logs of a client that failed.

@@ -20,6 +20,9 @@ type Sizes struct {
 	// Names is how many objects are listed for a manifest, InventoryRows how many an
 	// inventory names.
 	Names, InventoryRows int
+	// ListNames is how many names an ordinary directory has, WideNames a very large
+	// one; TreeDirs directories of TreeNames each are a tree.
+	ListNames, WideNames, TreeDirs, TreeNames int
 }
 
 // Full are the sizes that the targets name.
@@ -29,6 +32,7 @@ func Full() Sizes {
 		SmallFiles: 20_000, SmallBytes: 115_000, ColdFiles: 4_000,
 		WarmReads: 400_000, SSDReads: 8_000, ColdReads: 300,
 		StreamBytes: 20 << 30, Names: 1_000_000, InventoryRows: 10_000_000,
+		ListNames: 10_000, WideNames: 1_000_000, TreeDirs: 1_000, TreeNames: 1_000,
 	}
 }
 
@@ -39,6 +43,7 @@ func Quick() Sizes {
 		SmallFiles: 3_000, SmallBytes: 115_000, ColdFiles: 600,
 		WarmReads: 50_000, SSDReads: 2_000, ColdReads: 60,
 		StreamBytes: 2 << 30, Names: 200_000, InventoryRows: 2_000_000,
+		ListNames: 10_000, WideNames: 200_000, TreeDirs: 200, TreeNames: 500,
 	}
 }
 
@@ -49,6 +54,7 @@ func Short() Sizes {
 		SmallFiles: 500, SmallBytes: 115_000, ColdFiles: 100,
 		WarmReads: 2_000, SSDReads: 200, ColdReads: 20,
 		StreamBytes: 512 << 20, Names: 10_000, InventoryRows: 100_000,
+		ListNames: 1_000, WideNames: 20_000, TreeDirs: 20, TreeNames: 100,
 	}
 }
 
