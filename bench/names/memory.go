@@ -39,7 +39,7 @@ type memoryRoot struct {
 	tree Tree
 }
 
-var _ = (fusefs.NodeOnAdder)((*memoryRoot)(nil))
+var _ = fusefs.NodeOnAdder((*memoryRoot)(nil))
 
 // OnAdd implements [fusefs.NodeOnAdder].
 func (r *memoryRoot) OnAdd(ctx context.Context) {
