@@ -119,7 +119,9 @@ func (p *Prefetcher) preload(n session.Name, paths []string, patient bool) (out 
 		return out, 0, err
 	}
 	quota, err = p.mu.book.Quota(now, n)
-	p.afterLocked()
+	if out.Accepted > out.Held {
+		p.afterLocked() // else nothing changed, and whoever waits must not be woken
+	}
 	return out, quota, err
 }
 

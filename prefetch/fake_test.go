@@ -1,0 +1,227 @@
+package prefetch
+
+import (
+	"context"
+	iofs "io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// fakeCache takes a moment to fetch, keeps what it was given until it is evicted,
+// and counts holds.
+type fakeCache struct {
+	limit int64
+
+	mu       sync.Mutex
+	delay    time.Duration
+	there    map[oss.Object]bool
+	held     map[oss.Object]int
+	fetches  []string
+	inFlight int
+	most     int
+	fail     map[string]error
+	broken   uint64
+	accesses chan oss.Object
+}
+
+func newFakeCache(limit int64) *fakeCache {
+	return &fakeCache{
+		limit: limit, delay: 10 * time.Millisecond, there: map[oss.Object]bool{}, held: map[oss.Object]int{},
+		fail: map[string]error{}, accesses: make(chan oss.Object, 1024),
+	}
+}
+
+func (c *fakeCache) Fetch(ctx context.Context, o oss.Object) error {
+	c.mu.Lock()
+	if c.there[o] {
+		c.mu.Unlock()
+		return nil
+	}
+	c.fetches = append(c.fetches, o.Key)
+	c.inFlight++
+	c.most = max(c.most, c.inFlight)
+	err, delay := c.fail[o.Key], c.delay
+	c.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight--
+	if err == nil {
+		c.there[o] = true
+	}
+	return err
+}
+
+func (c *fakeCache) Hold(o oss.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[o]++
+}
+
+func (c *fakeCache) Unhold(o oss.Object, _ bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[o]--; c.held[o] == 0 {
+		delete(c.held, o)
+	}
+}
+
+// lose takes an object away though it is held.
+func (c *fakeCache) lose(o oss.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.there, o)
+	c.broken++
+}
+
+func (c *fakeCache) HoldsBroken() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+func (c *fakeCache) Evict(o oss.Object) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[o] > 0 {
+		return 0, cache.ErrHeld
+	}
+	if !c.there[o] {
+		return 0, nil
+	}
+	delete(c.there, o)
+	return o.Size, nil
+}
+
+func (c *fakeCache) Residency(o oss.Object) cache.Residency {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.there[o] {
+		return cache.Residency{SSD: o.Size, Whole: true}
+	}
+	return cache.Residency{}
+}
+
+func (c *fakeCache) Accesses() <-chan oss.Object { return c.accesses }
+
+func (c *fakeCache) Stats() cache.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := int64(0)
+	for o := range c.there {
+		used += cache.Cost(o)
+	}
+	return cache.Stats{Memory: cache.MemoryStats{Limit: 1 << 30}, SSD: &cache.SSDStats{Limit: c.limit, Used: used}}
+}
+
+// flights returns how many were on their way at most, and are now.
+func (c *fakeCache) flights() (most, now int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most, c.inFlight
+}
+
+// slow makes the fetches that begin from now on take longer.
+func (c *fakeCache) slow(delay time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delay = delay
+}
+
+func (c *fakeCache) fetched() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.fetches)
+}
+
+func (c *fakeCache) count() (fetches, held int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.fetches), len(c.held)
+}
+
+// fakeTree is a tree of files by path.
+type fakeTree map[string]oss.Object
+
+func newFakeTree(size int64, paths ...string) fakeTree {
+	tree := fakeTree{}
+	for _, p := range paths {
+		tree[p] = oss.Object{Key: "data/" + p, ETag: "E", Size: size}
+	}
+	return tree
+}
+
+func (f fakeTree) Lookup(_ context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
+	full := join(dir, name)
+	if o, ok := f[full]; ok {
+		return manifest.Entry{Name: name, Kind: manifest.File, Object: o}, manifest.Validity{}, nil
+	}
+	for p := range f {
+		if strings.HasPrefix(p, full+"/") {
+			return manifest.Entry{Name: name, Kind: manifest.Directory}, manifest.Validity{}, nil
+		}
+	}
+	return manifest.Entry{}, manifest.Validity{}, iofs.ErrNotExist
+}
+
+func (f fakeTree) ReadDir(_ context.Context, dir, after string, limit int) ([]manifest.Entry, manifest.Validity, error) {
+	found := map[string]manifest.Entry{}
+	for p, o := range f {
+		rest, ok := p, true
+		if dir != "" {
+			rest, ok = strings.CutPrefix(p, dir+"/")
+		}
+		if !ok {
+			continue
+		}
+		name, _, deeper := strings.Cut(rest, "/")
+		e := manifest.Entry{Name: name, Kind: manifest.File, Object: o, Cursor: name}
+		if deeper {
+			e.Kind, e.Object = manifest.Directory, oss.Object{}
+		}
+		if name > after {
+			found[name] = e
+		}
+	}
+	var entries []manifest.Entry
+	for _, e := range found {
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b manifest.Entry) int { return strings.Compare(a.Name, b.Name) })
+	return entries[:min(len(entries), limit)], manifest.Validity{}, nil
+}
+
+func (f fakeTree) ReadLink(context.Context, manifest.Entry) (string, error) {
+	return "", iofs.ErrInvalid
+}
+
+func (f fakeTree) Problems() manifest.Problems { return manifest.Problems{} }
+
+// running starts a prefetcher and returns what stops it.
+func running(t *testing.T, cfg Config, tree manifest.Tree, c Cache) (*Prefetcher, func()) {
+	t.Helper()
+	p, err := New(cfg, tree, c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	return p, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,530 @@
+package prefetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// names returns n file names of a folder.
+func names(folder string, n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s/%04d", folder, i))
+	}
+	return all
+}
+
+var one = session.Key{UID: 7, Task: "task"}
+
+// open opens a session and returns the name of its stream 0.
+func open(t *testing.T, p *Prefetcher, key session.Key, buffer int) session.Name {
+	t.Helper()
+	got, err := p.Open(t.Context(), key, session.Params{Instance: "i", Buffer: buffer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session.Name{Session: got.Session, UID: key.UID}
+}
+
+// wait returns the files when all are settled.
+func wait(t *testing.T, p *Prefetcher, n session.Name, paths []string) []session.File {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	files, done, err := p.Wait(ctx, n, paths)
+	if err != nil || !done {
+		t.Fatalf("not settled: %v, %+v", err, files)
+	}
+	return files
+}
+
+func TestAnnouncedFilesAreFetchedManyAtOnceAndHeldUntilReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := names("train", 500)
+		c := newFakeCache(1 << 30)
+		p, stop := running(t, Config{Width: func() int { return 64 }}, newFakeTree(100_000, paths...), c)
+		defer stop()
+		n := open(t, p, one, 1000)
+		began := time.Now()
+		if out, _, err := p.Preload(n, paths); err != nil || out.Accepted != 500 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		for _, f := range wait(t, p, n, paths) {
+			if f.State != "ready" {
+				t.Errorf("%+v", f)
+			}
+		}
+		// 500 files, 128 at once, 10 ms each: four rounds.
+		if most, _ := c.flights(); most != 128 || time.Since(began) > 60*time.Millisecond {
+			t.Errorf("%d at once, %v", most, time.Since(began))
+		}
+		if _, held := c.count(); held != 500 {
+			t.Errorf("%d are held", held)
+		}
+		if released, _, err := p.Release(n, paths); err != nil || released != 500 {
+			t.Errorf("%d released, %v", released, err)
+		}
+		if _, held := c.count(); held != 0 {
+			t.Errorf("%d are still held", held)
+		}
+	})
+}
+
+func TestRoomIsTheBackpressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := names("train", 30)
+		tree := newFakeTree(1<<20, paths...)
+		c := newFakeCache(10 << 20) // room for eight or nine
+		p, stop := running(t, Config{}, tree, c)
+		defer stop()
+		n := open(t, p, one, 5)
+		next, inUse := 0, []string{}
+		for step := 0; len(paths)-next > 0; step++ {
+			if step > 100 {
+				t.Fatal("it does not go on")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			out, _, err := p.PreloadPatiently(ctx, n, paths[next:])
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch := paths[next : next+out.Accepted]
+			next += out.Accepted
+			inUse = append(inUse, batch...)
+			wait(t, p, n, batch)
+			if o := p.Overview(); o.Charged > o.Budget {
+				t.Fatalf("%d of %d bytes are charged", o.Charged, o.Budget)
+			}
+			if _, _, err := p.Release(n, inUse); err != nil {
+				t.Fatal(err)
+			}
+			inUse = nil
+		}
+	})
+}
+
+func TestFolderIsOneUnitAndFailuresAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCache(1 << 30)
+		c.fail["data/bad/0001"] = oss.ErrChanged
+		tree := newFakeTree(1000, append(names("clip/a", 20), append(names("clip/b/c", 10), names("bad", 3)...)...)...)
+		tree["huge"] = oss.Object{Key: "data/huge", Size: 2 << 30}
+		p, stop := running(t, Config{}, tree, c)
+		defer stop()
+		n := open(t, p, one, 10)
+		paths := []string{"clip", "missing", "huge", "bad"}
+		if out, _, err := p.Preload(n, paths); err != nil || out.Accepted != 4 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		files := wait(t, p, n, paths)
+		if f := files[0]; f.State != "ready" || f.Files != 30 || f.Bytes != 30_000 {
+			t.Errorf("folder: %+v", f)
+		}
+		if f := files[1]; f.State != "failed" || Errno(f.Err) != "ENOENT" || !errors.Is(f.Err, fs.ErrNotExist) {
+			t.Errorf("missing: %+v", f)
+		}
+		if f := files[2]; f.State != "streamed" {
+			t.Errorf("huge: %+v", f)
+		}
+		if f := files[3]; f.State != "failed" || Errno(f.Err) != "ESTALE" {
+			t.Errorf("bad: %+v", f)
+		}
+		if _, held := c.count(); held != 30 {
+			t.Errorf("%d are held, want those of the folder", held)
+		}
+	})
+}
+
+func TestReleaseStopsWhatIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCache(1 << 30)
+		c.delay = time.Hour
+		paths := names("train", 10)
+		p, stop := running(t, Config{}, newFakeTree(1000, paths...), c)
+		defer stop()
+		n := open(t, p, one, 10)
+		if _, _, err := p.Preload(n, paths); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if most, _ := c.flights(); most != 10 {
+			t.Fatalf("%d on their way", most)
+		}
+		if _, _, err := p.Release(n, paths); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		fetches, held := c.count()
+		_, inFlight := c.flights()
+		if charged := p.Overview().Charged; inFlight != 0 || held != 0 || charged != 0 {
+			t.Errorf("%d of %d on their way, %d held, %d bytes charged", inFlight, fetches, held, charged)
+		}
+	})
+}
+
+func TestReadyIsNotSaidOfWhatTheCacheGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCache(1 << 30)
+		paths := names("train", 3)
+		tree := newFakeTree(1000, paths...)
+		p, stop := running(t, Config{}, tree, c)
+		defer stop()
+		n := open(t, p, one, 10)
+		if _, _, err := p.Preload(n, paths); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, p, n, paths)
+		c.slow(time.Minute)
+		c.lose(tree[paths[1]])
+		time.Sleep(2 * keepEvery)
+		files, err := p.Status(n, paths)
+		if err != nil || files[0].State != "ready" || files[1].State != "fetching" {
+			t.Errorf("%+v, %v", files, err)
+		}
+		if files := wait(t, p, n, paths); files[1].State != "ready" {
+			t.Errorf("it was not fetched again: %+v", files[1])
+		}
+	})
+}
+
+func TestLeaseEndsWithSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCache(1 << 30)
+		paths := names("train", 3)
+		p, stop := running(t, Config{}, newFakeTree(1000, paths...), c)
+		defer stop()
+		n := open(t, p, one, 10)
+		if _, _, err := p.Preload(n, paths); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(session.DefaultLease - time.Minute)
+		if _, held := c.count(); held != 3 {
+			t.Errorf("%d are held before the lease is over", held)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, held := c.count(); held != 0 {
+			t.Errorf("%d are held after it", held)
+		}
+		if _, err := p.Quota(n); !errors.Is(err, session.ErrNoSession) {
+			t.Errorf("the session lives: %v", err)
+		}
+	})
+}
+
+// memoryStore is a Store.
+type memoryStore struct {
+	mu    sync.Mutex
+	files map[session.Key][]byte
+}
+
+func (s *memoryStore) Where(session.Key) Persistence { return Persistence{Kind: "mount"} }
+
+func (s *memoryStore) Load(_ context.Context, key session.Key) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if data, ok := s.files[key]; ok {
+		return data, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (s *memoryStore) Save(_ context.Context, key session.Key, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files[key] = data
+	return nil
+}
+
+func (s *memoryStore) Remove(_ context.Context, key session.Key) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, key)
+	return nil
+}
+
+func TestAnotherNodeGoesOnWhereTheFirstStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memoryStore{files: map[session.Key][]byte{}}
+		paths := names("train", 20)
+		tree := newFakeTree(1000, paths...)
+		p, stop := running(t, Config{Store: store}, tree, newFakeCache(1<<30))
+		n := open(t, p, one, 100)
+		if _, _, err := p.Preload(n, paths); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, p, n, paths)
+		if _, _, err := p.Release(n, paths[:5]); err != nil {
+			t.Fatal(err)
+		}
+		stop() // the node goes; its cache with it
+
+		c := newFakeCache(1 << 30)
+		p, stop = running(t, Config{Store: store}, tree, c)
+		defer stop()
+		got, err := p.Open(t.Context(), one, session.Params{Instance: "i", Buffer: 100})
+		if err != nil || got.Adopted != 15 || got.Persistence.Kind != "mount" {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		wait(t, p, session.Name{Session: got.Session, UID: one.UID}, paths[5:])
+		if fetches, held := c.count(); fetches != 15 || held != 15 {
+			t.Errorf("%d fetched, %d held", fetches, held)
+		}
+		if _, err := p.CloseSession(got.Session, one.UID, false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * saveEvery)
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		if len(store.files) != 0 {
+			t.Error("a session that was closed is still saved")
+		}
+	})
+}
+
+func TestSessionFilesThatAreDamagedAreRefusedOrCutShort(t *testing.T) {
+	held := []session.Held{{Path: "a"}, {Path: "b", Index: 2, Seq: 1}}
+	good, err := encodeSession(one, session.Params{Buffer: 5, Lease: time.Minute}, held, time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := decodeSession(good)
+	if err != nil || !slices.Equal(s.Held, held) || s.params().Lease != time.Minute || s.params().Buffer != 5 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	lines := strings.SplitAfter(string(good), "\n")
+	for text, want := range map[string]int{
+		lines[0] + lines[1]:                  1,
+		lines[0] + lines[1] + lines[2][:7]:   1,
+		lines[0] + `{"path":"../x"}`:         -1,
+		lines[0] + `{"path":"a","index":-1}`: -1,
+		"":                                   -1,
+		"{}":                                 -1,
+		"PNG":                                -1,
+		`{"pailfs_session":99}` + "\n" + lines[1]: -1,
+	} {
+		s, err := decodeSession([]byte(text))
+		if want < 0 && err == nil || want >= 0 && (err != nil || len(s.Held) != want) {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+}
+
+func FuzzDecodeSession(f *testing.F) {
+	good, err := encodeSession(one, session.Params{Buffer: 5}, []session.Held{{Path: "a"}}, time.Unix(0, 0))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := decodeSession(data)
+		if err != nil {
+			return
+		}
+		for _, h := range s.Held {
+			if CheckPath(h.Path) != nil {
+				t.Errorf("took the path %q", h.Path)
+			}
+		}
+	})
+}
+
+func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCache(1 << 30)
+		c.fail["data/bad/0001"] = oss.ErrAccessDenied
+		tree := newFakeTree(1000, append(names("good", 6000), names("bad", 3)...)...)
+		p, stop := running(t, Config{}, tree, c)
+		defer stop()
+		for round, fetched := range []int64{6002_000, 0} {
+			job := p.OpenWarm(7, false)
+			if n, err := p.AddWarm(t.Context(), job, 7, []string{"good", "bad", "missing"}, true); n != 3 || err != nil {
+				t.Fatal(n, err)
+			}
+			var all []WarmResult
+			var last WarmProgress
+			for !last.Finished {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				var err error
+				if last, err = p.WarmProgress(ctx, job, 7, last.Next); err != nil {
+					t.Fatal(err)
+				}
+				cancel()
+				all = append(all, last.Results...)
+			}
+			states := map[string]string{}
+			for _, r := range all {
+				states[r.Path] = r.State
+			}
+			if len(all) != 4 || states["good"] != "ready" || states["bad"] != "partly" || states["bad/0001"] != "failed" || states["missing"] != "failed" {
+				t.Errorf("%+v", all)
+			}
+			if last.DoneFiles != 6002 || last.FetchedBytes != fetched || last.Failed != 2 {
+				t.Errorf("round %d: %+v", round, last)
+			}
+			if _, err := p.WarmProgress(t.Context(), job, 8, 0); !errors.Is(err, ErrNoJob) {
+				t.Errorf("another user's job: %v", err)
+			}
+			if err := p.CloseWarm(job, 7); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, held := c.count(); held != 0 {
+			t.Errorf("%d are held", held)
+		}
+		results := p.Evict(t.Context(), []string{"good", "missing"})
+		if results[0].Files != 6000 || results[0].Bytes != 6000_000 || results[1].Error == "" {
+			t.Errorf("%+v", results)
+		}
+	})
+}
+
+func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCache(10 << 20)
+		p, stop := running(t, Config{}, newFakeTree(1<<20, names("d", 20)...), c)
+		defer stop()
+		job := p.OpenWarm(0, false)
+		if _, err := p.AddWarm(t.Context(), job, 0, []string{"d"}, true); err != nil {
+			t.Fatal(err)
+		}
+		var last WarmProgress
+		for !last.Finished {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			last, _ = p.WarmProgress(ctx, job, 0, last.Next)
+			cancel()
+		}
+		room := int64(9<<20) / cache.Cost(oss.Object{Size: 1 << 20})
+		if last.DoneFiles != room || last.Failed != 20-room {
+			t.Errorf("%+v, want %d files", last, room)
+		}
+	})
+}
+
+// access plays an open of a file.
+func (c *fakeCache) access(o oss.Object) {
+	c.accesses <- o
+	time.Sleep(time.Millisecond)
+}
+
+func TestDirectoryReadInOrderIsFetchedAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := names("train", 2000)
+		tree := newFakeTree(1000, paths...)
+		c := newFakeCache(1 << 30)
+		_, stop := running(t, Config{Prefix: "data/", Guess: true}, tree, c)
+		defer stop()
+		for _, path := range paths[:20] {
+			c.access(tree[path])
+		}
+		time.Sleep(time.Second)
+		fetches, _ := c.count()
+		if fetches < aheadFiles || fetches > aheadFiles+20 {
+			t.Errorf("%d were fetched, want about %d", fetches, aheadFiles)
+		}
+		for _, key := range c.fetched() {
+			if key > fmt.Sprintf("data/train/%04d", 20+aheadFiles) {
+				t.Errorf("%s is too far ahead", key)
+			}
+		}
+	})
+}
+
+func TestDirectoryReadInAnyOrderIsWarmedIntoTheRoomThatIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := names("train", 2000)
+		tree := newFakeTree(10_000, paths...)
+		c := newFakeCache(10 << 20)
+		_, stop := running(t, Config{Prefix: "data/", Guess: true}, tree, c)
+		defer stop()
+		rng := rand.New(rand.NewPCG(1, 2))
+		for _, i := range rng.Perm(len(paths))[:behindAfter] {
+			c.access(tree[paths[i]])
+		}
+		time.Sleep(10 * time.Second)
+		fetches, _ := c.count()
+		room := int(int64(9<<20) / cache.Cost(oss.Object{Size: 10_000}))
+		if fetches < room-3 || fetches > room {
+			t.Errorf("%d were fetched, there is room for %d", fetches, room)
+		}
+	})
+}
+
+func TestNothingIsGuessedUnlessAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := names("train", 300)
+		tree := newFakeTree(1000, paths...)
+		c := newFakeCache(1 << 30)
+		_, stop := running(t, Config{Prefix: "data/"}, tree, c)
+		defer stop()
+		for _, path := range paths {
+			c.access(tree[path])
+		}
+		if fetches, _ := c.count(); fetches != 0 {
+			t.Errorf("%d were fetched", fetches)
+		}
+	})
+}
+
+func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCache(1 << 20)
+		tree := fakeTree{}
+		for i := range 200 {
+			for k := range 5 {
+				path := fmt.Sprintf("w%d/%d", i, k)
+				tree[path] = oss.Object{Key: "data/" + path, Size: 4 << 10}
+			}
+		}
+		p, stop := running(t, Config{}, tree, c)
+		defer stop()
+		var clients sync.WaitGroup
+		for i := range 200 {
+			clients.Go(func() {
+				key := session.Key{UID: uint32(i % 7), Task: "t", Worker: i}
+				got, err := p.Open(context.Background(), key, session.Params{Buffer: 5})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n := session.Name{Session: got.Session, UID: key.UID}
+				for k := range 5 {
+					paths := []string{fmt.Sprintf("w%d/%d", i, k)}
+					ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+					if _, _, err := p.PreloadPatiently(ctx, n, paths); err != nil {
+						t.Error(err)
+					}
+					files, done, err := p.Wait(ctx, n, paths)
+					cancel()
+					if err != nil || !done || files[0].State != "ready" {
+						t.Errorf("client %d: %+v, %v, %v", i, files, done, err)
+					}
+					if _, _, err := p.Release(n, paths); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		if _, held := c.count(); held != 0 {
+			t.Errorf("%d are held at the end", held)
+		}
+	})
+}
