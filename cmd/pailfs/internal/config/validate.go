@@ -177,7 +177,7 @@ func (c *Config) checkManifestPoll() error {
 
 func (c *Config) checkNoOpen() error {
 	if c.NoOpen == "on" && !c.Immutable && !c.Frozen() {
-		return fmt.Errorf("on needs names and content that do not change: set read-only and immutable, or manifest to frozen, as well")
+		return fmt.Errorf("on needs names and content that do not change: set read-only and immutable as well, or manifest to frozen")
 	}
 	return nil
 }
