@@ -308,9 +308,7 @@ func (r *forgottenRecord) apply(st *state) {
 	}
 	delete(st.Files, n.File)
 	st.dropName(r.Dir, r.Name)
-	if k := st.Keys[n.Key]; k != nil && k.Pending == 0 && k.Flight == 0 {
-		delete(st.Keys, n.Key)
-	}
+	st.dropKey(n.Key)
 }
 
 func (r *uploadBegunRecord) apply(st *state) { st.Uploads[r.Upload.ID] = r.Upload }

@@ -102,7 +102,6 @@ func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed 
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return after, ctx.Err()
 	case <-t.C:
 	}
 	b.mu.Lock()
@@ -111,6 +110,8 @@ func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed 
 	switch {
 	case dead:
 		return false, context.Canceled
+	case ctx.Err() != nil:
+		return after, ctx.Err()
 	case denied:
 		return false, fmt.Errorf("put %q: %w", key, oss.ErrAccessDenied)
 	case fault:

@@ -121,6 +121,14 @@ func (s *Space) Symlink(ctx context.Context, dir, base, target string, o CreateO
 
 // Unlink removes a name that is not a directory.
 func (s *Space) Unlink(ctx context.Context, dir, base string) error {
+	for {
+		if err := s.unlink(ctx, dir, base); !errors.Is(err, errForgotten) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (s *Space) unlink(ctx context.Context, dir, base string) error {
 	p, e, err := s.newPlace(ctx, dir, base)
 	switch {
 	case err != nil:
@@ -144,6 +152,9 @@ func (s *Space) Unlink(ctx context.Context, dir, base string) error {
 			return syscall.EISDIR
 		}
 		p.Key = n.Key
+	} else if e.File != nil {
+		s.mu.Unlock()
+		return errForgotten
 	}
 	pos := s.record(&unlinkedRecord{At: p, Time: now()})
 	f := s.unlinked(e.File)
@@ -347,11 +358,17 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 		return nil, fs.ErrNotExist
 	}
 	if n, ok := s.mu.lookup(newDir, newBase); ok {
-		if n.Kind == nameDirectory {
+		switch n.Kind {
+		case nameDirectory:
 			s.mu.Unlock()
 			return nil, syscall.EISDIR
+		case nameFile:
+			to.Key = n.Key
 		}
-		to.Key = n.Key
+	} else if there.File != nil {
+		// What was there is the base tree's again, and to.Base does not say it.
+		s.mu.Unlock()
+		return nil, errForgotten
 	}
 	pos := s.record(&renamedRecord{File: f.id, To: to, Time: now()})
 	replaced := s.unlinked(there.File)

@@ -226,7 +226,19 @@ func (st *state) setName(dir, base string, n name) {
 		names = make(map[string]name)
 		st.Names[dir] = names
 	}
+	if old, ok := names[base]; ok && old.Key != n.Key {
+		// A file where a directory was, or the other way round.
+		st.dropKey(old.Key)
+	}
 	names[base] = n
+}
+
+// dropKey forgets what is believed of a key that no name means any more, unless
+// something is still to be done there: then the end of that does.
+func (st *state) dropKey(key string) {
+	if k := st.Keys[key]; k != nil && k.Pending == 0 && k.Flight == 0 {
+		delete(st.Keys, key)
+	}
 }
 
 func (st *state) dropName(dir, base string) {
