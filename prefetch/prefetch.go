@@ -41,6 +41,8 @@ type Config struct {
 	Store Store
 	// Guess fetches ahead what is likely to be read next though nobody announced it.
 	Guess bool
+	// NewID names sessions and jobs; nil means random names that nobody can guess.
+	NewID func() string
 }
 
 // Prefetcher brings objects into a cache. It is safe for concurrent use.
@@ -83,6 +85,9 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = randomID
 	}
 	if cfg.Width == nil {
 		cfg.Width = func() int { return 64 }

@@ -48,7 +48,7 @@ func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.P
 		where = p.cfg.Store.Where(key)
 		saved = p.load(ctx, key)
 	}
-	id := newID()
+	id := session.ID(p.cfg.NewID())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -73,11 +73,11 @@ func (p *Prefetcher) afterLocked() {
 	p.sched.wake()
 }
 
-// newID returns an ID that nobody can guess.
-func newID() session.ID {
+// randomID returns a name that nobody can guess.
+func randomID() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // it never fails: it would rather end the process
-	return session.ID(hex.EncodeToString(b[:]))
+	return hex.EncodeToString(b[:])
 }
 
 // CloseSession ends a session; keep leaves what it holds under its lease.
@@ -325,7 +325,7 @@ func (p *Prefetcher) endLocked(f *fetch) {
 	unheld := errors.Is(f.err, cache.ErrUnavailable) || errors.Is(f.err, cache.ErrNoSpace) || errors.Is(f.err, cache.ErrNever)
 	if f.err != nil {
 		p.unholdLocked(f, false)
-		p.log.Debug("an announced file was not fetched", "path", f.entry.Path, "error", f.err)
+		p.log.Info("an announced file was not fetched", "path", f.entry.Path, "error", f.err)
 	}
 	p.mu.book.Fetched(f.entry, unheld, f.err)
 }

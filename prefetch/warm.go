@@ -94,7 +94,7 @@ type warmFile struct {
 
 // OpenWarm begins a job. With each there is a result for every file of a folder.
 func (p *Prefetcher) OpenWarm(uid uint32, each bool) string {
-	j := &warmJob{id: string(newID()), uid: uid, each: each, asked: time.Now()}
+	j := &warmJob{id: p.cfg.NewID(), uid: uid, each: each, asked: time.Now()}
 	j.ctx, j.cancel = context.WithCancel(p.base)
 	p.mu.Lock()
 	defer p.mu.Unlock()

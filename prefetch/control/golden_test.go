@@ -32,7 +32,15 @@ type script struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
-	Steps  []step          `json:"steps"`
+	// Setup are calls that were made before, by the same caller.
+	Setup []setupCall `json:"setup,omitempty"`
+	Steps []step      `json:"steps"`
+}
+
+// setupCall is a call whose frames are of no interest.
+type setupCall struct {
+	Call   string          `json:"call"`
+	Params json.RawMessage `json:"params,omitempty"`
 }
 
 // params returns what a client passes as parameters.
@@ -129,7 +137,8 @@ func writeScript(t *testing.T, path string, s *script) {
 
 // With -update the steps of scripts that make a call are recorded anew.
 func record(t *testing.T, s *script) {
-	m := goldenMux(t)
+	m, stop := scriptMux(t, s)
+	defer stop()
 	s.Steps = nil
 	c := newClient("golden", func(buf []byte) (int, error) {
 		input := append([]byte(nil), buf...)
@@ -160,7 +169,7 @@ func TestGoldenExchangesOfTheDaemon(t *testing.T) {
 					record(t, s)
 					writeScript(t, path, s)
 				}
-				m := goldenMux(t)
+				m, stop := scriptMux(t, s)
 				for i, step := range s.Steps {
 					in, out := make([]byte, BufferSize), make([]byte, BufferSize)
 					copy(in, step.Send.bytes(t))
@@ -186,6 +195,7 @@ func TestGoldenExchangesOfTheDaemon(t *testing.T) {
 					writeScript(t, path, s)
 				}
 				_ = m.Close()
+				stop()
 			})
 		})
 	}

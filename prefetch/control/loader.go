@@ -296,15 +296,33 @@ type FileStatus struct {
 	Errno string `json:"errno,omitempty"`
 }
 
-func fileStatuses(in PathsParams, files []session.File) []FileStatus {
+func fileStatuses(c Caller, in PathsParams, files []session.File) []FileStatus {
 	out := make([]FileStatus, len(files))
 	for i, f := range files {
 		out[i] = FileStatus{Path: in.Paths[i], State: f.State, Ready: f.Ready, Files: f.Files, Bytes: f.Bytes}
 		if f.Err != nil {
-			out[i].Error, out[i].Errno = f.Err.Error(), prefetch.Errno(f.Err)
+			out[i].Errno = prefetch.Errno(f.Err)
+			out[i].Error = explain(c, f.Err)
 		}
 	}
 	return out
+}
+
+// explain returns the text of err. To callers who see a subdirectory only it does
+// not name what lies above it.
+func explain(c Caller, err error) string {
+	switch {
+	case c.Dir == "":
+		return err.Error()
+	case prefetch.Errno(err) == "ENOENT":
+		return "no such file or folder"
+	case prefetch.Errno(err) == "EACCES":
+		return "the object store denies access"
+	case prefetch.Errno(err) == "ESTALE":
+		return "the object has been replaced"
+	default:
+		return "the object could not be fetched; the daemon's log says why"
+	}
 }
 
 // WaitResult is the result of loader.wait.
@@ -328,7 +346,7 @@ func (l *loader) wait(ctx context.Context, c Caller, in PathsParams) (WaitResult
 	if err != nil {
 		return WaitResult{}, answerOf(err)
 	}
-	return WaitResult{done, fileStatuses(in, files)}, nil
+	return WaitResult{done, fileStatuses(c, in, files)}, nil
 }
 
 // StatusResult is the result of loader.status: of paths, or of the session.
@@ -353,5 +371,5 @@ func (l *loader) status(_ context.Context, c Caller, in PathsParams) (StatusResu
 	if err != nil {
 		return StatusResult{}, answerOf(err)
 	}
-	return StatusResult{Files: fileStatuses(in, files)}, nil
+	return StatusResult{Files: fileStatuses(c, in, files)}, nil
 }

@@ -1,0 +1,236 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// goldenTree has the files view/train/000 to 009 of 1000 bytes.
+type goldenTree struct{}
+
+func (goldenTree) Lookup(_ context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
+	switch {
+	case dir == "view" && name == "train":
+		return manifest.Entry{Name: name, Kind: manifest.Directory}, manifest.Validity{}, nil
+	case dir == "view/train" && len(name) == 3 && name >= "000" && name <= "009":
+		return goldenEntry(name), manifest.Validity{}, nil
+	default:
+		return manifest.Entry{}, manifest.Validity{}, fmt.Errorf("look up %q in %q: %w", name, dir, iofs.ErrNotExist)
+	}
+}
+
+func goldenEntry(name string) manifest.Entry {
+	return manifest.Entry{Name: name, Kind: manifest.File, Cursor: name, Object: oss.Object{Key: "view/train/" + name, ETag: "E", Size: 1000}}
+}
+
+func (goldenTree) ReadDir(_ context.Context, dir, after string, _ int) ([]manifest.Entry, manifest.Validity, error) {
+	var entries []manifest.Entry
+	for i := range 10 {
+		if name := fmt.Sprintf("%03d", i); dir == "view/train" && name > after {
+			entries = append(entries, goldenEntry(name))
+		}
+	}
+	return entries, manifest.Validity{}, nil
+}
+
+func (goldenTree) ReadLink(context.Context, manifest.Entry) (string, error) {
+	return "", iofs.ErrInvalid
+}
+
+func (goldenTree) Problems() manifest.Problems { return manifest.Problems{} }
+
+// goldenCache has room for a megabyte and fetches at once.
+type goldenCache struct {
+	mu    sync.Mutex
+	there map[oss.Object]bool
+}
+
+func (c *goldenCache) Fetch(_ context.Context, o oss.Object) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.there[o] = true
+	return nil
+}
+
+func (c *goldenCache) Hold(oss.Object)         {}
+func (c *goldenCache) Unhold(oss.Object, bool) {}
+func (c *goldenCache) HoldsBroken() uint64     { return 0 }
+
+func (c *goldenCache) Evict(o oss.Object) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.there[o] {
+		return 0, nil
+	}
+	delete(c.there, o)
+	return o.Size, nil
+}
+
+func (c *goldenCache) Residency(o oss.Object) cache.Residency {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cache.Residency{Whole: c.there[o]}
+}
+
+func (c *goldenCache) Accesses() <-chan oss.Object { return nil }
+
+func (c *goldenCache) Stats() cache.Stats {
+	return cache.Stats{Memory: cache.MemoryStats{Limit: 1 << 30}, SSD: &cache.SSDStats{Limit: 1 << 20}}
+}
+
+// loaderMux registers the loader's methods on m over fakes, with sessions and jobs
+// called id-1, id-2 and so on.
+func loaderMux(t *testing.T, m *Mux) (stop func()) {
+	t.Helper()
+	ids := 0
+	p, err := prefetch.New(prefetch.Config{NewID: func() string {
+		ids++
+		return fmt.Sprint("id-", ids)
+	}}, goldenTree{}, &goldenCache{there: map[oss.Object]bool{}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	HandleLoader(m, p, func(uid, _ uint32) bool { return uid != 3000 })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// scriptMux returns the daemon of a script after its setup.
+func scriptMux(t *testing.T, s *script) (m *Mux, stop func()) {
+	t.Helper()
+	m = goldenMux(t)
+	group, _, _ := strings.Cut(s.Call, ".")
+	if !slices.Contains([]string{"loader", "warm", "evict"}, group) {
+		return m, func() {}
+	}
+	stop = loaderMux(t, m)
+	for _, before := range s.Setup {
+		var params any
+		if before.Params != nil {
+			params = before.Params
+		}
+		if err := clientOf(m, s.Caller).Call(t.Context(), before.Call, params, nil); err != nil {
+			t.Fatalf("setup: %v", err)
+		}
+		synctest.Wait()
+	}
+	return m, stop
+}
+
+func TestPathsAreThoseOfTheDirectoryThatWasOpened(t *testing.T) {
+	for _, test := range []struct{ dir, name, want string }{
+		{"", "a/b", "a/b"},
+		{"", "", ""},
+		{"", ".", ""},
+		{"", "./a/", "a"},
+		{"view", "a", "view/a"},
+		{"view", "", "view"},
+		{"view", "./", "view"},
+	} {
+		got, err := within(test.dir, test.name)
+		if err != nil || got != test.want {
+			t.Errorf("%q on %q is %q, %v, want %q", test.name, test.dir, got, err, test.want)
+		}
+		if err == nil && test.name == "a" && relative(test.dir, got) != "a" {
+			t.Errorf("%q on %q is shown as %q", got, test.dir, relative(test.dir, got))
+		}
+	}
+	for _, name := range []string{"..", "../a", "a/../b", "/a", "a//b", "a/./b", "a\x00"} {
+		if got, err := within("view", name); !errors.Is(err, &Error{Code: CodeBadRequest}) {
+			t.Errorf("%q is %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestSessionsBelongToTheirUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMux(t, MuxConfig{}, nil)
+		stop := loaderMux(t, m)
+		defer stop()
+		var open OpenResult
+		if err := clientOf(m, stranger).Call(t.Context(), "loader.open", OpenParams{Task: "t", Buffer: 10}, &open); err != nil {
+			t.Fatal(err)
+		}
+		other := Caller{UID: 2001}
+		for method, params := range map[string]any{
+			"loader.close":   CloseParams{Session: open.Session},
+			"loader.renew":   RenewParams{Session: open.Session},
+			"loader.quota":   QuotaParams{Session: open.Session},
+			"loader.preload": PathsParams{Session: open.Session, Paths: []string{"a"}},
+			"loader.active":  PathsParams{Session: open.Session, Paths: []string{"a"}},
+			"loader.release": PathsParams{Session: open.Session, Paths: []string{"a"}},
+			"loader.wait":    PathsParams{Session: open.Session, Paths: []string{"a"}},
+			"loader.status":  PathsParams{Session: open.Session},
+		} {
+			if err := clientOf(m, other).Call(t.Context(), method, params, nil); !errors.Is(err, &Error{Code: CodeNoSession}) {
+				t.Errorf("%s of another user: %v", method, err)
+			}
+			if method == "loader.close" {
+				continue
+			}
+			if err := clientOf(m, root).Call(t.Context(), method, params, nil); err != nil {
+				t.Errorf("%s of root: %v", method, err)
+			}
+		}
+		if err := clientOf(m, stranger).Call(t.Context(), "evict", EvictParams{Paths: []string{"view"}}, nil); !errors.Is(err, &Error{Code: CodeRefused}) {
+			t.Errorf("a stranger evicts: %v", err)
+		}
+		for method, params := range map[string]any{"loader.open": OpenParams{Buffer: 10}, "warm.open": WarmOpenParams{}} {
+			if err := clientOf(m, Caller{UID: 3000}).Call(t.Context(), method, params, nil); !errors.Is(err, &Error{Code: CodeRefused}) {
+				t.Errorf("%s of who may not read: %v", method, err)
+			}
+		}
+	})
+}
+
+func TestLoaderRefusesWhatMakesNoSense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMux(t, MuxConfig{}, nil)
+		stop := loaderMux(t, m)
+		defer stop()
+		c := clientOf(m, stranger)
+		for _, p := range []OpenParams{
+			{Buffer: 0},
+			{Buffer: session.MaxBuffer + 1},
+			{Buffer: 1, Worker: -1},
+			{Buffer: 1, Lease: -1},
+			{Buffer: 1, Lease: 1e12},
+			{Buffer: 1, Persistence: "../x"},
+			{Buffer: 1, Task: strings.Repeat("t", 2000)},
+		} {
+			if err := c.Call(t.Context(), "loader.open", p, nil); !errors.Is(err, &Error{Code: CodeBadRequest}) {
+				t.Errorf("%+v: %v", p, err)
+			}
+		}
+		var open OpenResult
+		if err := c.Call(t.Context(), "loader.open", OpenParams{Buffer: 1}, &open); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []PathsParams{{Index: -1}, {Seq: -1}, {Paths: []string{".."}}, {Timeout: -1}} {
+			p.Session = open.Session
+			if err := c.Call(t.Context(), "loader.wait", p, nil); !errors.Is(err, &Error{Code: CodeBadRequest}) {
+				t.Errorf("%+v: %v", p, err)
+			}
+		}
+	})
+}
