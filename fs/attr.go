@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -21,10 +22,30 @@ func lifetime(v manifest.Validity) time.Duration {
 	return min(max(time.Until(t), 0), forever)
 }
 
-// attr fills the attributes of n. Those of a file change only when a manifest tells
-// more of the same version than one before; a new version is a new inode.
+// writtenFor is for how long the kernel may believe the attributes of a file that
+// was changed here: stores through a mapping change its time without a request.
+const writtenFor = time.Second
+
+// attrLifetime returns for how long the attributes of n stay true.
+func attrLifetime(n *inode) time.Duration {
+	if n.file.Load() != nil {
+		return writtenFor
+	}
+	return forever
+}
+
+// attr fills the attributes of n. Those of a file change only here, and when a
+// manifest tells more of the same version than one before; a new version from
+// elsewhere is a new inode.
 func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 	*a = fuse.Attr{Ino: n.id, Nlink: 1, Blksize: 4096, Owner: fuse.Owner{Uid: f.cfg.UID, Gid: f.cfg.GID}}
+	if file := n.file.Load(); file != nil {
+		f.fileAttr(n, file, a)
+		return
+	}
+	if n.gone.Load() {
+		a.Nlink = 0
+	}
 	mtime := n.object.ModTime
 	switch n.kind {
 	case manifest.Directory:
@@ -57,6 +78,31 @@ func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 		}
 	}
 	a.SetTimes(&mtime, &mtime, &mtime)
+	n.giveAttributes(a)
+}
+
+// fileAttr fills the attributes of a file that was changed here.
+func (f *filesystem) fileAttr(n *inode, file *writeback.File, a *fuse.Attr) {
+	now, err := file.Stat()
+	if err != nil {
+		f.log.Warn("the attributes of a staged file cannot be read", "path", n.path(), "err", err)
+	}
+	if !now.Linked {
+		a.Nlink = 0
+	}
+	a.Mode = fuse.S_IFREG | f.cfg.FileMode
+	if n.kind == manifest.Symlink {
+		a.Mode = fuse.S_IFLNK | 0o777
+	}
+	if f.cfg.Attrs && now.Set {
+		if n.kind != manifest.Symlink {
+			a.Mode = fuse.S_IFREG | now.Mode
+		}
+		a.Owner = fuse.Owner{Uid: now.UID, Gid: now.GID}
+	}
+	a.Size = uint64(now.Size)
+	a.Blocks = uint64(now.Blocks)
+	a.SetTimes(&now.Mtime, &now.Mtime, &now.Ctime)
 }
 
 // permissions are the bits of a mode that chmod(2) sets.
@@ -82,6 +128,6 @@ func (f *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.At
 		return fuse.Status(estale)
 	}
 	f.attr(n, &out.Attr)
-	out.SetTimeout(forever)
+	out.SetTimeout(attrLifetime(n))
 	return fuse.OK
 }

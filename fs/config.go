@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"syscall"
+
+	"github.com/pailfs/pailfs/fs/writeback"
 )
 
 // Choice says when a feature of the kernel is used.
@@ -100,6 +102,12 @@ type Config struct {
 	// then; nil means never but when they expire. It needs a mount that is not
 	// immutable.
 	Changes Changes
+	// Space keeps what is changed through the mount. It must have been opened over the
+	// tree that is mounted. nil makes the mount read-only.
+	Space *writeback.Space
+	// Attrs says that Space keeps modes, owners and times; otherwise a change of them
+	// is EPERM.
+	Attrs bool
 	// Control answers ioctls on directories; nil answers ENOTTY.
 	Control Control
 }
@@ -125,6 +133,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("mount point %q is not an absolute path", c.Mountpoint)
 	case c.NoOpen == On && !c.Immutable:
 		return c, errors.New("no-open needs an immutable mount: without OPEN a new version of a file would never be seen")
+	case c.Immutable && c.Space != nil:
+		return c, errors.New("an immutable mount cannot be written")
 	case c.NoOpen == On && c.Passthrough == On:
 		return c, errors.New("no-open and passthrough exclude each other: there is no OPEN in which to offer a file")
 	case c.Changes != nil && c.Immutable:

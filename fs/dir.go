@@ -69,7 +69,7 @@ func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 	}
 	h := &dirHandle{node: n}
 	list, known := n.tree.enter(start)
-	h.mu.lister = lister{tree: f.tree, dir: n.tree, list: list}
+	h.mu.lister = lister{tree: f.names, dir: n.tree, list: list}
 	n.tree.opened()
 	f.counters.openDirs.Add(1)
 	out.Fh = f.dirs.add(h)
@@ -97,7 +97,7 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 // ReadDir implements [fuse.RawFileSystem].
 func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, false, func(_ *inode, d fuse.DirEntry, _ *manifest.Entry, _ manifest.Validity) bool {
+	status := f.readDir(cancel, in, false, func(_ *inode, d fuse.DirEntry, _ *entry, _ manifest.Validity) bool {
 		return out.AddDirEntry(d)
 	})
 	f.metrics.done(opReaddir, start, status)
@@ -108,7 +108,7 @@ func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 // each of which is a reference that the kernel will forget one day.
 func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, true, func(dir *inode, d fuse.DirEntry, e *manifest.Entry, valid manifest.Validity) bool {
+	status := f.readDir(cancel, in, true, func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool {
 		entry := out.AddDirLookupEntry(d)
 		if entry != nil && e != nil {
 			f.listed(dir, e, valid, entry)
@@ -121,7 +121,7 @@ func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *f
 
 // addEntry takes an entry of dir into an answer, and reports whether there was
 // room. e is nil for "." and "..", and valid says how long it may be believed.
-type addEntry func(dir *inode, d fuse.DirEntry, e *manifest.Entry, valid manifest.Validity) bool
+type addEntry func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool
 
 // readDir gives entries to add, beginning at the offset in the request, until it
 // takes no more. plus says that the kernel keeps their names.
@@ -157,7 +157,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 
 // peek returns the next entry, with an empty name at the end of the directory.
 // The caller holds h.mu.
-func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *manifest.Entry, error) {
+func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *entry, error) {
 	off := packOffset(h.mu.list.number, h.mu.position+1)
 	if h.mu.position < dotEntries {
 		d := dotEntry(h.node, h.mu.position)
@@ -168,7 +168,7 @@ func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *manifest.
 		return fuse.DirEntry{}, nil, err
 	}
 	e := &h.mu.pending[0]
-	return fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: inodeNumber(e.Kind, h.node.dirPath(), e.Name, &e.Object), Off: off}, e, nil
+	return fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: f.number(h.node, e), Off: off}, e, nil
 }
 
 // watch makes the kernel drop its cached listing when it expires, should the

@@ -53,6 +53,33 @@ func versionErrno(err error) syscall.Errno {
 	return syscall.EIO
 }
 
+// changeErrno returns the errno for an error met while changing something. What the
+// space refuses says itself what it is to the program.
+func changeErrno(err error) syscall.Errno {
+	for _, row := range errnoTable {
+		if matches(err, row.err) {
+			return row.name
+		}
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	if errors.Is(err, iofs.ErrExist) {
+		return syscall.EEXIST
+	}
+	return syscall.EIO
+}
+
+// refused reports whether errno says that what a program asked for cannot be, which
+// is its own affair.
+func refused(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EACCES, syscall.ETIMEDOUT, syscall.EROFS:
+		return false
+	}
+	return true
+}
+
 // matches is [errors.Is], except that an ENOENT of the cache's own disk does not
 // say that a name of the mount does not exist.
 func matches(err, kind error) bool {

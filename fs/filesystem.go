@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -24,10 +25,15 @@ type filesystem struct {
 
 	cfg   Config
 	tree  manifest.Tree
+	names view // tree, with what space has laid over it
+	space *writeback.Space
 	cache *cache.Cache
 	log   *slog.Logger
 
 	nodes   *nodeTable
+	changed byPath
+	moves   moves
+	handles handleTable
 	dirs    dirTable
 	cursors cursorKeeper
 	idle    idleHandles
@@ -71,6 +77,16 @@ func (f *filesystem) fail(doing string, n *inode, errno syscall.Errno, err error
 		}
 	}
 	return fuse.Status(errno)
+}
+
+// refuse returns the status of an error met while changing something, and logs what
+// is ours, the disk's or the store's.
+func (f *filesystem) refuse(doing string, n *inode, err error) fuse.Status {
+	errno := changeErrno(err)
+	if refused(errno) {
+		return fuse.Status(errno)
+	}
+	return f.fail(doing, n, errno, err)
 }
 
 // panicked answers a request whose handling panicked.

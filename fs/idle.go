@@ -34,7 +34,7 @@ type idleEntry struct {
 
 // put notes that n has just been read.
 func (h *idleHandles) put(n *inode) {
-	st := n.file()
+	st := n.opened()
 	h.mu.Lock()
 	if st.idle != nil {
 		h.mu.order.Remove(st.idle)
@@ -68,7 +68,7 @@ func (h *idleHandles) drop(n *inode) {
 // popLocked takes the longest unused inode out. The caller holds h.mu.
 func (h *idleHandles) popLocked() *inode {
 	n := h.mu.order.Remove(h.mu.order.Front()).(idleEntry).node
-	n.file().idle = nil
+	n.opened().idle = nil
 	return n
 }
 

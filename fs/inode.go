@@ -6,6 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -20,8 +21,12 @@ type inode struct {
 	// and on another machine.
 	id   uint64
 	kind manifest.Kind
-	// object is the version, or for a directory whatever its entry had.
+	// object is the version, or for a directory whatever its entry had. version tells
+	// what a file is now that was changed here.
 	object oss.Object
+	// file is what a file became when it was changed through this mount. It stays as
+	// long as the kernel knows the inode.
+	file atomic.Pointer[writeback.File]
 	// where says where the inode was met first, and, on a mount that is written,
 	// where it was moved to since.
 	where atomic.Pointer[place]
@@ -32,6 +37,11 @@ type inode struct {
 
 	// attr is what the manifest knows beyond the object, or nil.
 	attr atomic.Pointer[manifest.Attr]
+	// given are the attributes that programs gave to a directory.
+	given atomic.Pointer[writeback.SetAttr]
+	// gone says that the name was removed through this mount, while the kernel may
+	// still use the inode.
+	gone atomic.Bool
 	// stale says that the version was read and is not there any more.
 	stale atomic.Bool
 	// damaged says that the kernel may have cached bytes that were found wrong.
@@ -54,15 +64,15 @@ func (p *place) path() string { return join(p.dir, p.name) }
 
 // newInode returns an inode for entry e of the directory parent, not yet known
 // to the kernel.
-func newInode(parent *inode, e *manifest.Entry) *inode {
+func newInode(parent *inode, e *entry) *inode {
 	at := &place{parent: parent.id, dir: parent.dirPath(), name: e.Name}
-	n := &inode{kind: e.Kind, object: e.Object}
+	n := &inode{kind: e.Kind, object: e.Object, id: entryNumber(at.dir, e)}
 	n.where.Store(at)
 	n.attr.Store(e.Attr)
+	n.file.Store(e.File)
 	if e.Kind == manifest.Directory {
 		n.tree = newDirectory(at.path())
 	}
-	n.id = inodeNumber(e.Kind, at.dir, at.name, &e.Object)
 	return n
 }
 
@@ -79,9 +89,9 @@ func (n *inode) same(other *inode) bool {
 		return false
 	}
 	if n.kind == manifest.Directory {
-		return n.dirPath() == other.dirPath()
+		return n.dirPath() == other.dirPath() && !n.gone.Load()
 	}
-	return n.object == other.object
+	return n.sameFile(other)
 }
 
 // path returns the name of n relative to the root, for people.
@@ -98,8 +108,8 @@ func (n *inode) at() *place { return n.where.Load() }
 // dirPath returns the path of a directory as the tree knows it.
 func (n *inode) dirPath() string { return *n.tree.path.Load() }
 
-// file returns the open state of n.
-func (n *inode) file() *fileState {
+// opened returns the open state of n.
+func (n *inode) opened() *fileState {
 	if st := n.state.Load(); st != nil {
 		return st
 	}
@@ -107,9 +117,9 @@ func (n *inode) file() *fileState {
 	return n.state.Load()
 }
 
-// entry returns n as the manifest knows it, without a cursor.
-func (n *inode) entry() manifest.Entry {
-	return manifest.Entry{Name: n.at().name, Kind: n.kind, Object: n.object}
+// entry returns n as the tree knows it, without a cursor.
+func (n *inode) entry() entry {
+	return entry{Entry: manifest.Entry{Name: n.at().name, Kind: n.kind, Object: n.object}, File: n.file.Load()}
 }
 
 // inodeNumber hashes an identity: the path of a directory, the version of

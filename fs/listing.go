@@ -64,7 +64,7 @@ func (l *listing) expired(now time.Time) bool {
 // record notes the entries that follow position in the tree's answer. It reports
 // whether they continue what was seen before; if not, the directory has changed
 // and the numbers would lie.
-func (l *listing) record(position int, entries []manifest.Entry, valid manifest.Validity) bool {
+func (l *listing) record(position int, entries []entry, valid manifest.Validity) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := position - dotEntries
@@ -251,6 +251,20 @@ func (d *directory) replaceLocked(l *listing) {
 	d.pruneLocked()
 }
 
+// touch says that a name was changed here: whoever begins to read gets a new
+// listing. What the kernel has cached it has dropped by itself.
+func (d *directory) touch() {
+	d.mu.Lock()
+	current := d.mu.current
+	d.mu.Unlock()
+	if current == nil {
+		return
+	}
+	current.mu.Lock()
+	defer current.mu.Unlock()
+	current.mu.expires = time.Unix(1, 0)
+}
+
 // opened counts one more open directory.
 func (d *directory) opened() {
 	d.mu.Lock()
@@ -294,12 +308,12 @@ func (d *directory) at(expires time.Time, do func()) {
 
 // lister reads a directory entry by entry. It is used under dirHandle.mu.
 type lister struct {
-	tree manifest.Tree
+	tree view
 	dir  *directory
 	list *listing
 	// position is that of the next entry; pending are the entries from there.
 	position int
-	pending  []manifest.Entry
+	pending  []entry
 	valid    manifest.Validity
 	end      bool
 	// renewals is that of the directory when pending was read.

@@ -37,14 +37,14 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
 	dir.tree.tell()
-	e, valid, err := f.tree.Lookup(ctx, dir.dirPath(), name)
+	e, valid, err := f.lookup(ctx, dir, name)
 	if matches(err, iofs.ErrNotExist) {
 		return negative(out, valid)
 	}
 	if err != nil {
 		return f.fail("lookup "+name, dir, nameErrno(err), err)
 	}
-	n := f.nodes.acquire(newInode(dir, &e))
+	n := f.node(dir, &e)
 	// The tree stands by this version again, or knows no better.
 	n.stale.Store(false)
 	f.answer(n, valid, out)
@@ -64,8 +64,8 @@ func negative(out *fuse.EntryOut, valid manifest.Validity) fuse.Status {
 
 // listed gives the kernel a reference to the inode of an entry of a listing. What
 // is known to be gone is left out: the listing may be older than that knowledge.
-func (f *filesystem) listed(dir *inode, e *manifest.Entry, valid manifest.Validity, out *fuse.EntryOut) {
-	n := f.nodes.acquire(newInode(dir, e))
+func (f *filesystem) listed(dir *inode, e *entry, valid manifest.Validity, out *fuse.EntryOut) {
+	n := f.node(dir, e)
 	if n.stale.Load() {
 		f.Forget(n.id, 1)
 		return
@@ -78,7 +78,7 @@ func (f *filesystem) answer(n *inode, valid manifest.Validity, out *fuse.EntryOu
 	out.NodeId = n.id
 	f.attr(n, &out.Attr)
 	out.SetEntryTimeout(lifetime(valid))
-	out.SetAttrTimeout(forever)
+	out.SetAttrTimeout(attrLifetime(n))
 }
 
 // Forget implements [fuse.RawFileSystem].
@@ -87,6 +87,9 @@ func (f *filesystem) Forget(id, references uint64) {
 		f.idle.drop(n)
 		if n.tree != nil {
 			f.cursors.forgotten(n.tree)
+		}
+		if f.space != nil {
+			f.changed.drop(n.at().path(), n)
 		}
 	}
 }

@@ -29,12 +29,23 @@ const (
 	opGetxattr
 	opListxattr
 	opIoctl
+	opCreate
+	opWrite
+	opFsync
+	opSetattr
+	opMkdir
+	opUnlink
+	opRmdir
+	opRename
+	opSymlink
+	opCopy
 	operations
 )
 
 var operationNames = [operations]string{
 	"lookup", "getattr", "readlink", "open", "read", "flush", "release", "opendir", "readdir", "readdirplus",
-	"releasedir", "statfs", "getxattr", "listxattr", "ioctl",
+	"releasedir", "statfs", "getxattr", "listxattr", "ioctl", "create", "write", "fsync", "setattr", "mkdir", "unlink",
+	"rmdir", "rename", "symlink", "copy_file_range",
 }
 
 // counters are the figures that both status and metrics show.
@@ -42,6 +53,7 @@ type counters struct {
 	openFiles, openDirs    atomic.Int64
 	cached, passthrough    atomic.Int64
 	reads, readBytes       atomic.Int64
+	writes, writtenBytes   atomic.Int64
 	stale, errors, dropped atomic.Int64
 }
 
@@ -85,6 +97,8 @@ func newMetrics(reg prometheus.Registerer, c *counters, inodes func() float64) (
 		counter("pailfs_fs_opens_total", "Opens by the way the file is read.", "passthrough", &c.passthrough),
 		counter("pailfs_fs_reads_total", "READ requests. Reads from the kernel's cache and in passthrough make none.", "", &c.reads),
 		counter("pailfs_fs_read_bytes_total", "Bytes answered to READ requests.", "", &c.readBytes),
+		counter("pailfs_fs_writes_total", "WRITE requests. Writes in passthrough make none.", "", &c.writes),
+		counter("pailfs_fs_written_bytes_total", "Bytes taken from WRITE requests.", "", &c.writtenBytes),
 		counter("pailfs_fs_stale_objects_total", "Object versions that were found replaced when they were read.", "", &c.stale),
 		counter("pailfs_fs_dropped_notifications_total", "Notifications to the kernel that were dropped because too many waited.", "", &c.dropped),
 	}

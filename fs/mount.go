@@ -44,7 +44,7 @@ type Mounted struct {
 	}
 }
 
-// Mount mounts tree at cfg.Mountpoint, read-only, and serves it until it is
+// Mount mounts tree at cfg.Mountpoint, read-only unless there is a cfg.Space, and serves it until it is
 // unmounted, by [Mounted.Unmount] or from outside. The bytes of files come from c.
 // Root mounts by itself, others through fusermount3. An error names what is wrong
 // and the remedy, in one line, and leaves nothing mounted.
@@ -74,6 +74,8 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		cfg:           cfg,
 		tree:          tree,
+		names:         treeNames{tree},
+		space:         cfg.Space,
 		cache:         c,
 		log:           log,
 		nodes:         newNodeTable(newRoot()),
@@ -84,6 +86,9 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 	}
 	if cfg.Immutable {
 		f.numbered, _ = tree.(numbered)
+	}
+	if f.space != nil {
+		f.names = f.space
 	}
 	f.idle.unpin = f.unpin
 	var err error
@@ -170,10 +175,15 @@ const noOpenMean = 8 << 20
 
 // closeAll unpins what was open when the connection to the kernel ended.
 func (f *filesystem) closeAll() {
+	f.handles.closeAll()
 	for _, n := range f.nodes.all() {
 		st := n.state.Load()
 		if st == nil {
 			continue
+		}
+		if st.reader != nil {
+			st.reader.Release()
+			st.reader = nil
 		}
 		st.mu.Lock()
 		st.mu.opens = 0

@@ -162,6 +162,13 @@ func mountOptions(cfg Config, direct bool) *fuse.MountOptions {
 		DirectMountStrict: direct,
 		DirectMountFlags:  unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV,
 	}
+	if cfg.Space != nil {
+		// O_TRUNC comes with OPEN, or overwriting would look like editing. Asking for
+		// the duty to clear set-user-id bits spares a request before every write.
+		o.ExtraCapabilities |= fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2
+		o.DirectMountFlags &^= unix.MS_RDONLY
+		return o
+	}
 	if !direct {
 		o.Options = append(o.Options, "ro")
 	}

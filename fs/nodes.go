@@ -71,6 +71,18 @@ func (t *nodeTable) acquireAt(id uint64, want *inode) *inode {
 	return n
 }
 
+// again counts one more reference to n, unless it has left the table.
+func (t *nodeTable) again(n *inode) bool {
+	s := &t.shards[n.id%nodeShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.nodes[n.id] != n {
+		return false
+	}
+	n.lookups++
+	return true
+}
+
 // forget takes back references and returns the inode if it has left the table.
 func (t *nodeTable) forget(id, references uint64) *inode {
 	if id == rootID {

@@ -38,11 +38,13 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, add a
 		}
 	}
 	given := position > in.Offset
+	var shown entry
 	path := n.dirPath()
 	err := f.numbered.ReadDirAt(ctx, path, int64(position-dotEntries), func(at int64, e *manifest.Entry) bool {
 		d := fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Off: uint64(at) + 1 + dotEntries}
 		d.Ino = inodeNumber(e.Kind, path, e.Name, &e.Object)
-		more := add(n, d, e, manifest.Validity{})
+		shown.Entry = *e
+		more := add(n, d, &shown, manifest.Validity{})
 		given = given || more
 		return more
 	})

@@ -2,13 +2,17 @@ package fs
 
 import (
 	"container/list"
+	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -30,6 +34,13 @@ const (
 // the bytes of a version do not depend on who reads them, and the cache tells
 // the streams of several readers apart by itself.
 type fileState struct {
+	// opening serialises the opens, and the last close, on a mount that can be
+	// written: an open may have to wait for the store, and reads go on meanwhile.
+	opening sync.Mutex
+	// reader holds the staged file, if there is one, while the file is open; guarded
+	// by opening.
+	reader *writeback.Handle
+
 	mu struct {
 		sync.Mutex
 		mode  ioMode
@@ -46,6 +57,8 @@ type fileState struct {
 		failing time.Time
 		// backingID is the kernel's name for the cache's file in passthrough.
 		backingID int32
+		// backingInode is the inode number of that file.
+		backingInode uint64
 	}
 	// idle is the place in idleHandles, nil if there is none; guarded by its mutex.
 	idle *list.Element
@@ -53,9 +66,9 @@ type fileState struct {
 
 const openForWriting = syscall.O_WRONLY | syscall.O_RDWR | syscall.O_TRUNC | syscall.O_APPEND | syscall.O_CREAT
 
-// Open implements [fuse.RawFileSystem]. No file handle is given out: all that is
-// open is kept by inode.
-func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+// Open implements [fuse.RawFileSystem]. A file handle is given out for writing
+// only: all that is open to be read is kept by inode.
+func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	start := time.Now()
 	defer func() { f.metrics.done(opOpen, start, status) }()
 	n := f.nodes.get(in.NodeId)
@@ -65,6 +78,10 @@ func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 		return fuse.Status(estale)
 	case n.kind == manifest.Directory:
 		return fuse.EISDIR
+	case f.space != nil:
+		ctx := newRequest(&in.Caller, cancel)
+		defer ctx.end()
+		return f.openWritten(ctx, in, n, out)
 	case in.Flags&openForWriting != 0:
 		return fuse.EROFS
 	case f.noOpen:
@@ -75,24 +92,29 @@ func (f *filesystem) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 		return f.fail("open", n, versionErrno(err), err)
 	}
 	f.counters.openFiles.Add(1)
+	f.tellMode(n, mode, id, first, out)
+	return fuse.OK
+}
+
+// tellMode says how the kernel is to read a file that was opened.
+func (f *filesystem) tellMode(n *inode, mode ioMode, id int32, first bool, out *fuse.OpenOut) {
 	if mode == passthrough {
 		f.counters.passthrough.Add(1)
 		// No other flag goes with passthrough but this.
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 		out.BackingID = id
-		return fuse.OK
+		return
 	}
 	f.counters.cached.Add(1)
 	out.OpenFlags = fuse.FOPEN_NOFLUSH
 	if !first || !n.damaged.Swap(false) {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
-	return fuse.OK
 }
 
 // open counts one more open of n, which decides the mode if it is the first.
 func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, err error) {
-	st := n.file()
+	st := n.opened()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.mu.opens == 0 && st.mu.handle != nil && st.mu.handle.Err() != nil {
@@ -110,7 +132,7 @@ func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, e
 
 // decide chooses the mode of n. The caller holds st.mu.
 func (f *filesystem) decide(n *inode, st *fileState) error {
-	if !f.passthrough.wants(n.object.Size) {
+	if o, _ := n.version(); !f.passthrough.wants(o.Size) {
 		st.mu.mode = cached
 		return nil
 	}
@@ -119,19 +141,48 @@ func (f *filesystem) decide(n *inode, st *fileState) error {
 	}
 	st.mu.mode = cached
 	if file, ok := st.mu.handle.WholeFile(); ok {
-		if id, ok := f.passthrough.register(file, f.log); ok {
-			st.mu.mode, st.mu.backingID = passthrough, id
+		if id, ok := f.offer(file); ok {
+			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, fileNumber(file)
 		}
 	}
 	return nil
 }
 
-// pin opens n in the cache if it is not. The caller holds st.mu.
-func (f *filesystem) pin(n *inode, st *fileState) error {
-	if st.mu.handle != nil {
-		return nil
+// offer gives the kernel a file of the cache to read from. Where the file may become
+// a writer's, what the kernel holds must not look like a writer itself, or the
+// writer's end could not be seen.
+func (f *filesystem) offer(file *os.File) (id int32, ok bool) {
+	if f.space == nil {
+		return f.passthrough.register(file, f.log)
 	}
-	h, err := f.cache.Open(n.object)
+	readOnly, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = readOnly.Close() }() // the kernel has its own
+	return f.passthrough.register(readOnly, f.log)
+}
+
+// fileNumber returns the inode number of a file of ours, 0 if it cannot be known.
+func fileNumber(file *os.File) uint64 {
+	var st unix.Stat_t
+	if unix.Fstat(int(file.Fd()), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// pin opens the version that n is in the cache if it is not. The caller holds
+// st.mu.
+func (f *filesystem) pin(n *inode, st *fileState) error {
+	version, _ := n.version()
+	if st.mu.handle != nil {
+		if st.mu.handle.Object() == version {
+			return nil
+		}
+		st.retire() // it was changed here and published since
+	}
+	h, err := f.cache.Open(version)
 	if err != nil {
 		return err
 	}
@@ -145,6 +196,9 @@ func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	start := time.Now()
 	if n := f.nodes.get(in.NodeId); n != nil {
 		f.release(n)
+		if f.space != nil {
+			f.releaseWritten(n, in.Fh)
+		}
 		f.counters.openFiles.Add(-1) // now, so that an open after it is a first one
 	}
 	f.metrics.done(opRelease, start, fuse.OK)
@@ -152,13 +206,13 @@ func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 
 // release counts one open of n less.
 func (f *filesystem) release(n *inode) {
-	st := n.file()
+	st := n.opened()
 	st.mu.Lock()
 	st.mu.opens--
 	last := st.mu.opens == 0
 	id := st.mu.backingID
 	if last {
-		st.mu.backingID, st.mu.mode = 0, undecided
+		st.mu.backingID, st.mu.backingInode, st.mu.mode = 0, 0, undecided
 	}
 	st.mu.Unlock()
 	if !last {
@@ -173,7 +227,7 @@ func (f *filesystem) release(n *inode) {
 // unpin closes n in the cache unless it is in use. A READ may still be: the
 // kernel has the answer and closes the file before we have taken note.
 func (f *filesystem) unpin(n *inode) {
-	st := n.file()
+	st := n.opened()
 	st.mu.Lock()
 	damaged := false
 	if st.mu.opens == 0 && st.mu.readers == 0 && st.mu.handle != nil {
@@ -200,7 +254,7 @@ func (st *fileState) retire() {
 
 // closeSpent closes what was retired, unless a READ may use it.
 func (f *filesystem) closeSpent(n *inode) {
-	st := n.file()
+	st := n.opened()
 	st.mu.Lock()
 	var spent []*cache.Handle
 	if st.mu.readers == 0 {
@@ -214,9 +268,14 @@ func (f *filesystem) closeSpent(n *inode) {
 	}
 }
 
-// Flush implements [fuse.RawFileSystem]. There is nothing to flush in what is
-// only read; the answer makes the kernel ask no more, for the whole mount.
-func (f *filesystem) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status {
-	f.metrics.done(opFlush, time.Now(), fuse.OK)
-	return fuse.ENOSYS
+// releaseWritten lets go of what was kept for an open of n on a mount that can be
+// written. fh is 0 if it was only read.
+func (f *filesystem) releaseWritten(n *inode, fh uint64) {
+	if open := f.handles.remove(fh); open != nil {
+		open.handle.Release()
+	}
+	st := n.opened()
+	st.opening.Lock()
+	defer st.opening.Unlock()
+	f.letGo(n, st)
 }

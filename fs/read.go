@@ -3,6 +3,7 @@ package fs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"syscall"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 var errShortRead = errors.New("the cache returned fewer bytes than the object has")
 
 // Read implements [fuse.RawFileSystem]. The answer points into the cache's
-// memory, which the kernel copies from; nothing is copied here.
-func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (result fuse.ReadResult, status fuse.Status) {
+// memory, which the kernel copies from; nothing is copied here. What is staged is
+// read into buf.
+func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
 	start := time.Now()
 	defer func() { f.metrics.done(opRead, start, status) }()
 	f.counters.reads.Add(1)
@@ -27,7 +29,20 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, _ []byte) (re
 		return nil, fuse.Status(estale)
 	}
 	off := int64(in.Offset)
-	length := min(int64(in.Size), n.object.Size-off)
+	version, staged := n.version()
+	for staged {
+		read, still, err := n.file.Load().ReadAt(buf[:min(int(in.Size), len(buf))], off)
+		switch {
+		case !still:
+			version, staged = n.version()
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, f.refuse("read", n, err)
+		default:
+			f.counters.readBytes.Add(int64(read))
+			return fuse.ReadResultData(buf[:read]), fuse.OK
+		}
+	}
+	length := min(int64(in.Size), version.Size-off)
 	if length <= 0 {
 		return fuse.ReadResultData(nil), fuse.OK
 	}
@@ -76,7 +91,7 @@ func (f *filesystem) forgetContent(n *inode) {
 
 // startReading returns the handle of n for one READ; stopReading must follow.
 func (f *filesystem) startReading(n *inode) (*cache.Handle, error) {
-	st := n.file()
+	st := n.opened()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if f.noOpen {
@@ -107,7 +122,7 @@ func (f *filesystem) renew(n *inode, st *fileState) {
 
 // stopReading ends what startReading began.
 func (f *filesystem) stopReading(n *inode) {
-	st := n.file()
+	st := n.opened()
 	st.mu.Lock()
 	st.mu.readers--
 	unused := st.mu.readers == 0 && st.mu.opens == 0

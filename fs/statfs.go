@@ -11,13 +11,25 @@ import (
 const blockSize = 4096
 
 // StatFs implements [fuse.RawFileSystem]. A bucket has no size; everything is
-// shown as free so that nothing that watches disks takes the mount for full.
-func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+// shown as free so that nothing that watches disks takes the mount for full. A
+// mount that can be written shows what can be staged: that is what a writer can
+// write at once.
+func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
 	start := time.Now()
 	blocks := f.cfg.StatfsBytes / blockSize
+	free := blocks
+	if f.space != nil {
+		size, room, err := f.space.Room()
+		if err != nil {
+			status = f.fail("statfs", f.nodes.get(rootID), changeErrno(err), err)
+			f.metrics.done(opStatfs, start, status)
+			return status
+		}
+		blocks, free = uint64(size)/blockSize, uint64(room)/blockSize
+	}
 	*out = fuse.StatfsOut{
-		Blocks: blocks, Bfree: blocks, Bavail: blocks,
-		Files: blocks, Ffree: blocks,
+		Blocks: blocks, Bfree: free, Bavail: free,
+		Files: blocks, Ffree: free,
 		Bsize: blockSize, Frsize: blockSize, NameLen: nameMax,
 	}
 	f.metrics.done(opStatfs, start, fuse.OK)

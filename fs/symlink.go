@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -21,10 +23,13 @@ func (f *filesystem) Readlink(cancel <-chan struct{}, in *fuse.InHeader) (target
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
-	s, err := f.tree.ReadLink(ctx, n.entry())
+	s, err := f.names.ReadLink(ctx, n.entry())
 	if err != nil {
 		errno := versionErrno(err)
-		if errno == estale {
+		if n.file.Load() != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, estale)) {
+			errno = estale // it was replaced meanwhile: the kernel looks the name up again
+		}
+		if errno == estale && n.file.Load() == nil {
 			f.replaced(n)
 		}
 		return nil, f.fail("readlink", n, errno, err)

@@ -60,14 +60,23 @@ func (f *filesystem) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte
 func (f *filesystem) xattr(n *inode, name string) (string, bool) {
 	switch {
 	case name == xattrKey && n.id != rootID:
-		return n.object.Key, true
+		if n.kind == manifest.Directory {
+			return n.object.Key, n.object.Key != ""
+		}
+		o, staged := n.version()
+		return o.Key, !staged
 	case n.kind == manifest.Directory:
 		return "", false
+	}
+	o, staged := n.version()
+	switch {
+	case staged:
+		return "staged", name == xattrTier
 	case name == xattrETag:
-		return n.object.ETag, true
+		return o.ETag, true
 	case name == xattrTier && n.kind == manifest.File:
-		r := f.cache.Residency(n.object)
-		return fmt.Sprintf("memory=%d ssd=%d oss=%d whole=%t", r.Memory, r.SSD, n.object.Size, r.Whole), true
+		r := f.cache.Residency(o)
+		return fmt.Sprintf("memory=%d ssd=%d oss=%d whole=%t", r.Memory, r.SSD, o.Size, r.Whole), true
 	}
 	return "", false
 }

@@ -14,6 +14,7 @@ import (
 type cli struct {
 	Mount    mountCmd    `cmd:"" help:"Mount a bucket, or a prefix of it."`
 	Umount   umountCmd   `cmd:"" help:"Unmount and wait until the daemon has ended."`
+	Flush    flushCmd    `cmd:"" help:"Wait until what was written is in the object store."`
 	Status   statusCmd   `cmd:"" help:"Show what a mount does."`
 	GPU      gpuCmd      `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
 	Run      gpuCmd      `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
@@ -34,6 +35,7 @@ type settingsFlags struct {
 var flagGroups = []kong.Group{
 	{Key: "store", Title: "Object store:"},
 	{Key: "cache", Title: "Cache:"},
+	{Key: "write", Title: "Writing:"},
 	{Key: "mount", Title: "File system:"},
 	{Key: "daemon", Title: "Daemon:"},
 }

@@ -24,6 +24,7 @@ func (a controlAdapter) ServeControl(ctx context.Context, caller pailfs.Caller, 
 const (
 	methodStatus = "status"
 	methodUmount = "umount"
+	methodFlush  = "flush"
 )
 
 // callHello asks the daemon of the mount at path who it is.

@@ -17,6 +17,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	pailfs "github.com/pailfs/pailfs/fs"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
@@ -38,6 +39,8 @@ type daemon struct {
 	cache       *cache.Cache
 	prefetch    *prefetch.Prefetcher
 	names       names
+	writing     *writing // nil where the mount cannot be written
+	leave       bool     // what is not published is to stay for the next mount
 	mux         *control.Mux
 	mount       *pailfs.Mounted
 	web         *webServer
@@ -86,7 +89,7 @@ func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, a
 
 // open opens every part in turn.
 func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(string)) error {
-	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openTree, d.openPrefetch, d.openControl} {
+	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openTree, d.openSpace, d.openPrefetch, d.openControl} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -230,6 +233,7 @@ func (d *daemon) openCache(context.Context) error {
 			return d.settings.Refuse("cache-dir", err)
 		}
 	}
+	readers := throttle(int64(c.DownloadBandwidth), d.client.As(oss.Demand), d.client.As(oss.Prefetch))
 	opened, err := cache.Open(cache.Config{
 		Bucket: d.source.Bucket + "@" + canonicalEndpoint(c.Endpoint),
 		Dir:    c.CacheDir,
@@ -237,7 +241,7 @@ func (d *daemon) openCache(context.Context) error {
 		Memory: int64(c.Memory),
 		Track:  accessQueue,
 		Never:  newPolicy(c, d.source.Prefix).neverKeep(),
-	}, d.client.As(oss.Demand), d.client.As(oss.Prefetch), d.registry, d.log.Logger)
+	}, readers[0], readers[1], d.registry, d.log.Logger)
 	if err != nil {
 		if c.CacheDir != "" {
 			return d.settings.Refuse("cache-dir", cacheRemedy(err))
@@ -294,6 +298,7 @@ func (d *daemon) openControl(context.Context) error {
 		Version:  versionText(),
 	}, d.registry, d.log.Logger)
 	control.Handle(d.mux, methodStatus, control.Anyone, d.answerStatus)
+	control.Handle(d.mux, methodFlush, control.Anyone, d.answerFlush)
 	control.Handle(d.mux, methodUmount, control.Owner, d.answerUmount)
 	c := &d.settings.Config
 	control.HandleLoader(d.mux, d.prefetch, d.mayRead(c.UID.Or(os.Geteuid()), c.GID.Or(os.Getegid())))
@@ -304,7 +309,13 @@ func (d *daemon) openControl(context.Context) error {
 // by anybody else, before the parts are closed.
 func (d *daemon) openMount() error {
 	c := &d.settings.Config
+	var space *writeback.Space
+	if d.writing != nil {
+		space = d.writing.space
+	}
 	mount, err := pailfs.Mount(pailfs.Config{
+		Space:       space,
+		Attrs:       c.Attrs == "oss",
 		Mountpoint:  d.at,
 		Source:      d.source.String(),
 		Immutable:   c.Immutable || d.names.frozen(),

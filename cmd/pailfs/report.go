@@ -9,6 +9,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	pailfs "github.com/pailfs/pailfs/fs"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
@@ -39,6 +40,8 @@ type statusReport struct {
 	Loader prefetch.Status `json:"loader"`
 	// Manifest says where names come from.
 	Manifest manifestReport `json:"manifest"`
+	// Writing is absent where the mount cannot be written.
+	Writing *writeback.Status `json:"writing,omitempty"`
 	// MetadataTTL is for how many seconds a name is believed.
 	MetadataTTL float64 `json:"metadata_ttl_seconds"`
 }
@@ -94,7 +97,13 @@ func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		// Keys tell of what lies outside of the part of the mount that a caller may see.
 		fileSystem.Problems.Examples = nil
 	}
+	var changes *writeback.Status
+	if d.writing != nil {
+		st := d.writing.space.Status()
+		changes = &st
+	}
 	return statusReport{
+		Writing:     changes,
 		Version:     versionText(),
 		PID:         os.Getpid(),
 		Started:     d.started.UTC().Truncate(time.Second),

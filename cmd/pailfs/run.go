@@ -48,6 +48,7 @@ func (d *daemon) run(s *signals) error {
 			d.reopenLog()
 		case request := <-d.requests:
 			if request.Force {
+				d.leave = true
 				forced = time.After(forceDelay)
 				continue
 			}
@@ -66,6 +67,9 @@ func (d *daemon) run(s *signals) error {
 			}
 			signalled = true
 			d.log.Info("stopping", "signal", sig.String())
+			if d.writing != nil {
+				d.writing.space.SetDraining(true)
+			}
 			d.notify.stopping()
 			if d.unmount(false) == nil || d.unmounted() {
 				lingers = time.After(lingerPatience)
@@ -155,7 +159,7 @@ func (d *daemon) force(ended <-chan struct{}) error {
 // finish closes the parts after the mount has ended.
 func (d *daemon) finish() error {
 	d.notify.stopping()
-	err := d.close()
+	err := errors.Join(d.drain(), d.close())
 	if err != nil {
 		d.log.Error("stopped with errors", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return err

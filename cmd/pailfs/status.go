@@ -15,6 +15,7 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/prefetch/control"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
@@ -151,6 +152,10 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	r.printCache(line)
 
 	r.printLoader(tw, line)
+	if r.Writing != nil {
+		fmt.Fprintln(tw, "writing")
+		printWriting(r.Writing, now, line)
+	}
 
 	s := r.Store
 	fmt.Fprintln(tw, "object store")
@@ -195,6 +200,38 @@ func (r *statusReport) printLoader(w io.Writer, line func(name, format string, a
 		line("", "requested %s, fetching %s, ready %s, active %s, streamed %s, failed %s", files(s.Requested), files(s.Fetching),
 			files(s.Ready), files(s.Active), files(s.Streamed), files(s.Failed))
 		line("", "released %s, leaked %s", files(s.Released), files(s.Leaked))
+	}
+}
+
+// printWriting writes what waits for its upload.
+func printWriting(w *writeback.Status, now time.Time, line func(name, format string, args ...any)) {
+	waiting := "nothing: everything is in the object store"
+	if w.Pending > 0 {
+		waiting = fmt.Sprintf("%d files, %s; %d changes in all, the oldest since %s", w.DirtyFiles, humanSize(w.DirtyBytes), w.Pending,
+			seconds(now.Sub(w.Oldest).Seconds()))
+	}
+	line("  waiting", "%s", waiting)
+	limit := "what the disk has"
+	if w.StagedLimit > 0 {
+		limit = humanSize(w.StagedLimit)
+	}
+	line("  staged", "%s of %s; the loss of power would take %d closed files", humanSize(w.StagedBytes), limit, w.NotDurable)
+	line("  uploaded", "%d files, %s; %d requests failed and were tried again", w.UploadedFiles, humanSize(w.UploadedBytes), w.Failures)
+	for _, e := range w.Failing {
+		line("  FAILING", "%s: %s", e.Path, e.Error)
+	}
+	if more := w.FailingCount - len(w.Failing); more > 0 {
+		line("  FAILING", "%d more", more)
+	}
+	for _, c := range w.Conflicts[max(0, len(w.Conflicts)-5):] {
+		kept := "a deletion that was not carried out"
+		if c.Kept != "" {
+			kept = "ours is " + c.Kept
+		}
+		line("  conflict", "%s at %s: %s", c.Path, c.Time.Format(time.RFC3339), kept)
+	}
+	for _, path := range w.Suspects[:min(5, len(w.Suspects))] {
+		line("  LOST", "%s: the disk lost what was written; it is not published", path)
 	}
 }
 

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -19,14 +21,16 @@ import (
 type umountCmd struct {
 	MountPoint string `arg:"" name:"mountpoint" help:"The mount to end."`
 	Lazy       bool   `name:"lazy" short:"l" xor:"how" help:"Take the name away now, even if the mount is in use; the daemon ends with the last user."`
-	Force      bool   `name:"force" short:"f" xor:"how" help:"End the mount now; who uses it gets errors. Works when the daemon does not answer."`
+	Force      bool   `name:"force" short:"f" xor:"how" help:"End the mount now; who uses it gets errors, and what is not uploaded stays in cache-dir for the next mount. Works when the daemon does not answer."`
+
+	Timeout config.Duration `name:"timeout" default:"0s" placeholder:"TIME" help:"How long to wait for uploads before giving up and leaving the mount as it is; 0s waits for ever."`
 }
 
 // Help gives examples.
 func (umountCmd) Help() string {
-	return `Returns when the daemon has ended. A mount that is in use is left alone, and the processes that use it are named. The mount of a dead daemon is cleared. umount(8) and fusermount3 -u end the daemon as cleanly, but do not wait for it.
+	return `Uploads what was written and not uploaded yet, unmounts, and returns when the daemon has ended. If something cannot be uploaded it is named and the mount stays. A mount that is in use is left alone, and the processes that use it are named. The mount of a dead daemon is cleared. umount(8) and fusermount3 -u end the daemon as cleanly, but do not wait for it.
 
-Exit codes: 0 unmounted, 1 failed (in use, not permitted), 2 wrong arguments.
+Exit codes: 0 unmounted and everything is in the object store (with --force: or listed), 1 failed (in use, not permitted, not uploaded), 2 wrong arguments.
 
 Examples:
 
@@ -53,6 +57,9 @@ type umountAnswer struct {
 	// in another namespace.
 	PID        int    `json:"pid"`
 	StartTicks uint64 `json:"start_ticks"`
+	// CacheDir is where the daemon leaves word of how it ended; "" if the mount cannot
+	// be written.
+	CacheDir string `json:"cache_dir,omitempty"`
 	// Last is how the last attempt ended, absent if there was none.
 	Last *umountState `json:"last,omitempty"`
 }
@@ -87,6 +94,9 @@ func (d *daemon) answerUmount(ctx context.Context, c control.Caller, params umou
 		return umountAnswer{}, err
 	}
 	answer := umountAnswer{MountPoint: d.at, PID: os.Getpid(), StartTicks: ticks}
+	if d.writing != nil {
+		answer.CacheDir = d.writing.dir
+	}
 	if last := d.lastUmount.Load(); last != nil {
 		state := *last
 		if state.Busy {
@@ -118,6 +128,11 @@ func (c *umountCmd) Run(p program) error {
 	case state == mountpoint.Stuck:
 		return fmt.Errorf("unmount %s: the daemon does not answer: wait, or end it with pailfs umount --force %s", at, at)
 	}
+	if !c.Force && !c.Lazy {
+		if err := p.drainMount(at, time.Duration(c.Timeout)); err != nil {
+			return err
+		}
+	}
 	answer, err := c.ask(at)
 	switch {
 	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
@@ -141,7 +156,45 @@ func (c *umountCmd) Run(p program) error {
 	if c.Lazy {
 		return nil
 	}
-	return daemon.wait(p)
+	if err := daemon.wait(p); err != nil || answer.CacheDir == "" {
+		return err
+	}
+	return c.ended(p, at, answer)
+}
+
+// ended says what the daemon, which has ended, could not publish.
+func (c *umountCmd) ended(p program, at string, answer umountAnswer) error {
+	end, err := readEnding(answer.CacheDir, answer.PID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("unmounted %s, but whether everything is in the object store cannot be known: %w", at, err)
+	case end.Left > 0 && c.Force:
+		fmt.Fprintf(p.stderr, "pailfs: %s\n", oneLine(end.error()))
+		return nil
+	case end.Left > 0:
+		return fmt.Errorf("unmounted %s: %w", at, end.error())
+	}
+	return nil
+}
+
+// drainMount returns when everything that was written is in the object store. If
+// something cannot get there the mount is left as it is.
+func (p program) drainMount(at string, patience time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	err := p.flush(ctx, at, "")
+	switch {
+	case err == nil, errors.Is(err, &control.Error{Code: control.CodeUnknownMethod}):
+		return nil
+	case errors.Is(err, control.ErrDaemonGone):
+		return nil // what follows tells
+	}
+	return fmt.Errorf("%s is still mounted, because not everything that was written is in the object store: %w: try again, or pailfs umount --force %s leaves it in cache-dir for the next mount", at, err, at)
 }
 
 // ask asks the daemon of the mount at path to unmount it, if it mounted there.

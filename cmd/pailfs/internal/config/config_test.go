@@ -181,7 +181,7 @@ func TestRefusalNamesWhereTheValueCameFrom(t *testing.T) {
 
 func TestAttrsOSSSaysWhatIsMissing(t *testing.T) {
 	f := Flags{Values: &Config{Attrs: "oss"}, Given: map[string]string{"attrs": "--attrs"}}
-	if _, err := Load("", nil, f); err == nil || !strings.Contains(err.Error(), `--attrs "oss" needs write-back`) {
+	if _, err := Load("", nil, f); err == nil || !strings.Contains(err.Error(), `--attrs: oss needs a mount that can be written`) {
 		t.Errorf("got %v", err)
 	}
 }

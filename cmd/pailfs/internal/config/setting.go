@@ -116,9 +116,6 @@ func (s Setting) Text(c *Config) string {
 
 // notOneOf says which values are allowed instead of text.
 func (s Setting) notOneOf(text string) error {
-	if s.Name == "attrs" && text == "oss" {
-		return fmt.Errorf("%q needs write-back, which this version does not have: write none", text)
-	}
 	if near := Nearest(text, s.OneOf); near != "" {
 		return fmt.Errorf("%q is unknown: did you mean %s?", text, near)
 	}

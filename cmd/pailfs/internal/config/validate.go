@@ -36,6 +36,9 @@ func (l *Loaded) validate() error {
 		{"immutable", (*Config).checkImmutable},
 		{"manifest", (*Config).checkManifest},
 		{"manifest-poll", (*Config).checkManifestPoll},
+		{"attrs", (*Config).checkAttrs},
+		{"write", (*Config).checkWrite},
+		{"staging-size", (*Config).checkStagingSize},
 		{"no-open", (*Config).checkNoOpen},
 		{"umask", (*Config).checkUmask},
 		{"http", (*Config).checkHTTP},
@@ -168,9 +171,37 @@ func (c *Config) checkManifest() error {
 	return nil
 }
 
+// Writable tells whether the mount can be written: there must be a disk that keeps
+// what was written until it is uploaded.
+func (c *Config) Writable() bool { return !c.ReadOnly && !c.Frozen() && c.CacheDir != "" }
+
+func (c *Config) checkAttrs() error {
+	if c.Attrs == "oss" && !c.Writable() {
+		return fmt.Errorf("oss needs a mount that can be written: set cache-dir, and not read-only")
+	}
+	return nil
+}
+
 func (c *Config) checkManifestPoll() error {
 	if c.ManifestPoll < leastPoll {
 		return fmt.Errorf("%s is too often: write %s or more", c.ManifestPoll, leastPoll)
+	}
+	return nil
+}
+
+func (c *Config) checkWrite() error {
+	if c.Write == "through" && !c.Writable() {
+		return fmt.Errorf("through needs a mount that can be written: set cache-dir, and not read-only")
+	}
+	return nil
+}
+
+func (c *Config) checkStagingSize() error {
+	switch {
+	case c.StagingSize != 0 && !c.Writable():
+		return fmt.Errorf("%s is for a mount that can be written: set cache-dir, and not read-only", c.StagingSize)
+	case c.StagingSize != 0 && c.StagingSize < minCacheSize:
+		return fmt.Errorf("%s is too small: write %s or more, or auto", c.StagingSize, minCacheSize)
 	}
 	return nil
 }

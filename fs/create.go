@@ -1,0 +1,218 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	iofs "io/fs"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// madeFor is for how long the kernel may believe a name that was just made. What it
+// does to the name itself it knows anyway.
+const madeFor = 5 * time.Second
+
+// changing returns the directory in which a name is to be changed, or why it cannot
+// be.
+func (f *filesystem) changing(id uint64, name string) (*inode, fuse.Status) {
+	dir := f.nodes.get(id)
+	switch {
+	case f.space == nil:
+		return nil, fuse.EROFS
+	case dir == nil:
+		return nil, fuse.Status(estale)
+	case dir.kind != manifest.Directory:
+		return nil, fuse.ENOTDIR
+	case dir.gone.Load():
+		return nil, fuse.ENOENT
+	case len(name) > nameMax:
+		return nil, fuse.Status(syscall.ENAMETOOLONG)
+	}
+	return dir, fuse.OK
+}
+
+// created is how a caller wants what it makes. The kernel has applied its umask.
+func created(mode uint32, caller fuse.Caller) writeback.CreateOptions {
+	return writeback.CreateOptions{Mode: mode & 0o7777, UID: caller.Uid, GID: caller.Gid}
+}
+
+// Create implements [fuse.RawFileSystem].
+func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opCreate, start, status) }()
+	dir, status := f.changing(in.NodeId, name)
+	if dir == nil {
+		return status
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	n, h, err := f.make(ctx, dir, name, created(in.Mode, in.Caller), &out.EntryOut)
+	if errors.Is(err, iofs.ErrExist) && in.Flags&syscall.O_EXCL == 0 {
+		// The kernel took the name for a new one: it came from elsewhere.
+		return f.createThere(ctx, in, dir, name, out)
+	}
+	if err != nil {
+		return f.refuse("create "+name, dir, err)
+	}
+	st := n.opened()
+	st.opening.Lock()
+	defer st.opening.Unlock()
+	if err = f.hold(ctx, n, st); err == nil {
+		err = f.answerOpen(n, st, h, &out.OpenOut)
+	}
+	if err != nil {
+		h.Release()
+		f.letGo(n, st)
+		f.Forget(n.id, 1)
+		return f.refuse("create "+name, dir, err)
+	}
+	return fuse.OK
+}
+
+// make makes a file, opens it and tells the kernel of it.
+func (f *filesystem) make(ctx context.Context, dir *inode, name string, o writeback.CreateOptions, out *fuse.EntryOut) (*inode, *writeback.Handle, error) {
+	f.moves.RLock()
+	defer f.moves.RUnlock()
+	h, err := f.space.Create(ctx, dir.dirPath(), name, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.entered(dir, name, manifest.File, h.File(), out), h, nil
+}
+
+// entered tells the kernel of a name that was just made in dir. f.moves is held.
+func (f *filesystem) entered(dir *inode, name string, kind manifest.Kind, file *writeback.File, out *fuse.EntryOut) *inode {
+	n := f.node(dir, &entry{Entry: manifest.Entry{Name: name, Kind: kind}, File: file})
+	dir.tree.touch()
+	f.answer(n, manifest.Validity(time.Now().Add(madeFor)), out)
+	return n
+}
+
+// createThere is Create of a name that exists.
+func (f *filesystem) createThere(ctx context.Context, in *fuse.CreateIn, dir *inode, name string, out *fuse.CreateOut) fuse.Status {
+	e, valid, err := f.lookup(ctx, dir, name)
+	switch {
+	case err != nil:
+		return f.refuse("create "+name, dir, err)
+	case e.Kind == manifest.Directory:
+		return fuse.EISDIR
+	case e.Kind == manifest.Symlink:
+		return fuse.Status(estale) // the kernel begins anew, and follows it
+	}
+	n := f.node(dir, &e)
+	open := fuse.OpenIn{InHeader: in.InHeader, Flags: in.Flags}
+	if status := f.openWritten(ctx, &open, n, &out.OpenOut); !status.Ok() {
+		f.Forget(n.id, 1)
+		return status
+	}
+	f.answer(n, valid, &out.EntryOut)
+	return fuse.OK
+}
+
+// Mknod implements [fuse.RawFileSystem]: files only. Devices, pipes and sockets have
+// no place in an object store.
+func (f *filesystem) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opCreate, start, status) }()
+	dir, status := f.changing(in.NodeId, name)
+	if dir == nil {
+		return status
+	}
+	if in.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		return fuse.EPERM
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	n, h, err := f.make(ctx, dir, name, created(in.Mode, in.Caller), out)
+	if err != nil {
+		return f.refuse("mknod "+name, dir, err)
+	}
+	defer h.Release()
+	if err := h.Flush(ctx); err != nil {
+		f.Forget(n.id, 1)
+		return f.refuse("mknod "+name, dir, err)
+	}
+	return fuse.OK
+}
+
+// Tmpfile implements [fuse.RawFileSystem]. A file without a name could only be
+// linked to one, and there are no links.
+func (f *filesystem) Tmpfile(<-chan struct{}, *fuse.CreateIn, *fuse.CreateOut) fuse.Status {
+	if f.space == nil {
+		return fuse.EROFS
+	}
+	return fuse.Status(syscall.EOPNOTSUPP)
+}
+
+// Link implements [fuse.RawFileSystem]: an object has one key.
+func (f *filesystem) Link(<-chan struct{}, *fuse.LinkIn, string, *fuse.EntryOut) fuse.Status {
+	if f.space == nil {
+		return fuse.EROFS
+	}
+	return fuse.EPERM
+}
+
+// Mkdir implements [fuse.RawFileSystem].
+func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opMkdir, start, status) }()
+	dir, status := f.changing(in.NodeId, name)
+	if dir == nil {
+		return status
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	f.moves.RLock()
+	defer f.moves.RUnlock()
+	if err := f.space.Mkdir(ctx, dir.dirPath(), name); err != nil {
+		return f.refuse("mkdir "+name, dir, err)
+	}
+	n := f.entered(dir, name, manifest.Directory, nil, out)
+	if f.cfg.Attrs {
+		mode, uid, gid := in.Mode&0o7777, in.Uid, in.Gid
+		n.given.Store(&writeback.SetAttr{Mode: &mode, UID: &uid, GID: &gid})
+		f.attr(n, &out.Attr)
+	}
+	return fuse.OK
+}
+
+// Symlink implements [fuse.RawFileSystem].
+func (f *filesystem) Symlink(cancel <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opSymlink, start, status) }()
+	dir, status := f.changing(in.NodeId, name)
+	if dir == nil {
+		return status
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	f.moves.RLock()
+	defer f.moves.RUnlock()
+	file, err := f.space.Symlink(ctx, dir.dirPath(), name, target, created(0o777, in.Caller))
+	if err != nil {
+		return f.refuse("symlink "+name, dir, err)
+	}
+	f.entered(dir, name, manifest.Symlink, file, out)
+	return fuse.OK
+}
+
+// SetXAttr implements [fuse.RawFileSystem].
+func (f *filesystem) SetXAttr(<-chan struct{}, *fuse.SetXAttrIn, string, []byte) fuse.Status {
+	if f.space == nil {
+		return fuse.EROFS
+	}
+	return fuse.Status(syscall.EOPNOTSUPP)
+}
+
+// RemoveXAttr implements [fuse.RawFileSystem].
+func (f *filesystem) RemoveXAttr(<-chan struct{}, *fuse.InHeader, string) fuse.Status {
+	if f.space == nil {
+		return fuse.EROFS
+	}
+	return fuse.Status(syscall.EOPNOTSUPP)
+}

@@ -1,0 +1,226 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"os"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback"
+)
+
+// mayWrite reports whether an open with these flags changes the file or may.
+func mayWrite(flags uint32) bool {
+	return flags&(syscall.O_WRONLY|syscall.O_RDWR|syscall.O_TRUNC) != 0
+}
+
+// openWritten is OPEN on a mount that can be written.
+func (f *filesystem) openWritten(ctx context.Context, in *fuse.OpenIn, n *inode, out *fuse.OpenOut) fuse.Status {
+	st := n.opened()
+	st.opening.Lock()
+	defer st.opening.Unlock()
+	var h *writeback.Handle
+	var err error
+	if mayWrite(in.Flags) {
+		h, err = f.openToWrite(ctx, n, st, in.Flags&syscall.O_TRUNC != 0)
+		if err == nil {
+			err = f.dropPrivileges(ctx, n, in.Uid)
+		}
+	} else {
+		err = f.hold(ctx, n, st)
+	}
+	if err == nil {
+		err = f.answerOpen(n, st, h, out)
+	}
+	if err != nil {
+		if h != nil {
+			h.Release()
+		}
+		f.letGo(n, st)
+		return f.refuse("open", n, err)
+	}
+	return fuse.OK
+}
+
+// openToWrite opens n for writing: what it is becomes a file of the space. The
+// caller holds st.opening.
+func (f *filesystem) openToWrite(ctx context.Context, n *inode, st *fileState, truncate bool) (*writeback.Handle, error) {
+	// Whoever has the file open must see it truncated, not another file in its place.
+	shared := truncate && st.inUse()
+	h, err := f.openVersion(ctx, n, writeback.OpenOptions{Write: true, Truncate: truncate && !shared})
+	if err != nil {
+		return nil, err
+	}
+	if shared {
+		size := int64(0)
+		if err := f.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
+			h.Release()
+			return nil, err
+		}
+	}
+	// Those who have it open already must go on to see this file, also when the
+	// writer has gone: what they have is not exchanged while somebody holds it.
+	if err := f.hold(ctx, n, st); err != nil {
+		h.Release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// openVersion opens the file that n is, or makes one of the version that n is.
+func (f *filesystem) openVersion(ctx context.Context, n *inode, o writeback.OpenOptions) (*writeback.Handle, error) {
+	for {
+		if file := n.file.Load(); file != nil {
+			h, err := f.space.OpenFile(ctx, file, o)
+			if !errors.Is(err, estale) {
+				return h, err
+			}
+			// It was published and is the store's again.
+		}
+		if n.gone.Load() {
+			return nil, estale
+		}
+		version, staged := n.version()
+		if staged {
+			return nil, estale
+		}
+		at := n.at()
+		h, err := f.space.Open(ctx, at.dir, at.name, o)
+		if err != nil {
+			if n.at() != at {
+				continue // its directory was renamed
+			}
+			if errors.Is(err, iofs.ErrNotExist) || errors.Is(err, syscall.ENOENT) {
+				err = estale // the kernel looks the name up again
+			}
+			return nil, err
+		}
+		if origin, ok := h.File().Origin(); !ok || origin != version {
+			h.Release()
+			return nil, estale // the name means another version by now
+		}
+		f.bind(n, h.File())
+		f.unpinVersion(n)
+		return h, nil
+	}
+}
+
+// unpinVersion lets go of the version that n was before it was changed: a file of
+// the cache that became the writer's must not be open in the cache.
+func (f *filesystem) unpinVersion(n *inode) {
+	st := n.opened()
+	st.mu.Lock()
+	if st.mu.handle != nil {
+		st.retire()
+	}
+	st.mu.Unlock()
+	f.closeSpent(n)
+}
+
+// hold keeps the staged file of n, if there is one, as long as n is open: what the
+// kernel reads in passthrough must be what others write. The caller holds
+// st.opening.
+func (f *filesystem) hold(ctx context.Context, n *inode, st *fileState) error {
+	file := n.file.Load()
+	if file == nil || st.reader != nil {
+		return nil
+	}
+	h, err := f.space.OpenFile(ctx, file, writeback.OpenOptions{})
+	if errors.Is(err, estale) {
+		return nil // it is the store's again
+	}
+	st.reader = h
+	return err
+}
+
+// letGo ends hold if n is not open. The caller holds st.opening.
+func (f *filesystem) letGo(n *inode, st *fileState) {
+	if st.reader != nil && !st.inUse() {
+		st.reader.Release()
+		st.reader = nil
+	}
+}
+
+// inUse reports whether the kernel has the file open.
+func (st *fileState) inUse() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.mu.opens > 0
+}
+
+// answerOpen counts an open of n, by h if it may write, and says how the kernel is
+// to read and write. The caller holds st.opening.
+func (f *filesystem) answerOpen(n *inode, st *fileState, h *writeback.Handle, out *fuse.OpenOut) error {
+	var staged *os.File
+	switch {
+	case h != nil:
+		staged = h.OSFile()
+	case st.reader != nil:
+		staged = st.reader.OSFile()
+	}
+	if staged != nil {
+		if err := f.decideStaged(st, staged, h != nil); err != nil {
+			return err
+		}
+	}
+	mode, id, first, err := f.open(n)
+	if err != nil {
+		return err
+	}
+	f.counters.openFiles.Add(1)
+	f.tellMode(n, mode, id, first, out)
+	if h != nil {
+		out.OpenFlags &^= fuse.FOPEN_NOFLUSH
+		out.Fh = f.handles.add(&openFile{node: n, handle: h})
+	}
+	return nil
+}
+
+// decideStaged chooses the mode of an inode whose bytes are in a staged file.
+func (f *filesystem) decideStaged(st *fileState, staged *os.File, write bool) error {
+	var info unix.Stat_t
+	if err := unix.Fstat(int(staged.Fd()), &info); err != nil {
+		return fmt.Errorf("stat staged file: %w", err)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case st.mu.mode == passthrough && st.mu.backingInode != info.Ino:
+		// The kernel reads another file for those who have this one open, and refuses
+		// to read two.
+		return syscall.ETXTBSY
+	case st.mu.mode != undecided:
+		return nil
+	}
+	st.mu.mode = cached
+	if f.passthrough.on && (write || f.passthrough.wants(info.Size)) {
+		if id, ok := f.passthrough.register(staged, f.log); ok {
+			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, info.Ino
+		}
+	}
+	return nil
+}
+
+// dropPrivileges clears the bits that let others run a file with its owner's
+// rights, when one who is not root opens it to write. The kernel leaves that to us,
+// and we do not see writes in passthrough.
+func (f *filesystem) dropPrivileges(ctx context.Context, n *inode, uid uint32) error {
+	file := n.file.Load()
+	if !f.cfg.Attrs || uid == 0 || file == nil {
+		return nil
+	}
+	now, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	mode := now.Mode &^ (syscall.S_ISUID | syscall.S_ISGID)
+	if !now.Set || mode == now.Mode {
+		return nil
+	}
+	return f.space.SetAttrFile(ctx, file, writeback.SetAttr{Mode: &mode})
+}

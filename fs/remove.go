@@ -1,0 +1,103 @@
+package fs
+
+import (
+	"context"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// known returns the inode of an entry of dir if the kernel knows it. It gives out
+// no reference.
+func (f *filesystem) known(dir *inode, e *entry) *inode {
+	want := newInode(dir, e)
+	if n := f.changed.get(want.at().path()); n != nil && n.same(want) {
+		return n
+	}
+	if n := f.nodes.get(want.id); n != nil && n.same(want) {
+		return n
+	}
+	return nil
+}
+
+// Unlink implements [fuse.RawFileSystem].
+func (f *filesystem) Unlink(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opUnlink, start, status) }()
+	return f.remove(cancel, in, name, "unlink", f.unlink)
+}
+
+// Rmdir implements [fuse.RawFileSystem].
+func (f *filesystem) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opRmdir, start, status) }()
+	return f.remove(cancel, in, name, "rmdir", func(ctx context.Context, dir, name string) error {
+		return f.space.Rmdir(ctx, dir, name)
+	})
+}
+
+func (f *filesystem) unlink(ctx context.Context, dir, name string) error {
+	return f.space.Unlink(ctx, dir, name)
+}
+
+// remove takes a name away.
+func (f *filesystem) remove(cancel <-chan struct{}, in *fuse.InHeader, name, doing string, do func(ctx context.Context, dir, name string) error) fuse.Status {
+	dir, status := f.changing(in.NodeId, name)
+	if dir == nil {
+		return status
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	e, _, err := f.lookup(ctx, dir, name)
+	if err != nil {
+		return f.refuse(doing+" "+name, dir, err)
+	}
+	n := f.known(dir, &e)
+	f.keep(ctx, n)
+	f.moves.RLock()
+	defer f.moves.RUnlock()
+	if err := do(ctx, dir.dirPath(), name); err != nil {
+		return f.refuse(doing+" "+name, dir, err)
+	}
+	dir.tree.touch()
+	f.left(n)
+	return fuse.OK
+}
+
+// left notes that the name of n is gone.
+func (f *filesystem) left(n *inode) {
+	if n == nil {
+		return
+	}
+	n.gone.Store(true)
+	f.changed.drop(n.at().path(), n)
+}
+
+// keepMost is the largest object that is fetched because its name goes while it is
+// open.
+const keepMost = 256 << 20
+
+// keep makes sure that a clean file which is open can be read when its object is
+// gone from the bucket: the whole of it is brought into the cache, where the open
+// file pins it. Where that cannot be, what is not cached will be ESTALE.
+func (f *filesystem) keep(ctx context.Context, n *inode) {
+	if n == nil || n.kind != manifest.File || !n.opened().inUse() {
+		return
+	}
+	version, staged := n.version()
+	if staged || version.Size == 0 || version.Size > keepMost {
+		return
+	}
+	st := n.opened()
+	st.mu.Lock()
+	err := f.pin(n, st)
+	st.mu.Unlock()
+	if err == nil {
+		err = f.cache.Fetch(ctx, version)
+	}
+	if err != nil {
+		f.log.Warn("a file that is open loses its name, and not all of it could be kept", "path", n.path(), "key", version.Key, "err", err)
+	}
+}

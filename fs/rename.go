@@ -1,0 +1,86 @@
+package fs
+
+import (
+	"context"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// Rename implements [fuse.RawFileSystem].
+func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opRename, start, status) }()
+	from, status := f.changing(in.NodeId, oldName)
+	if from == nil {
+		return status
+	}
+	to, status := f.changing(in.Newdir, newName)
+	if to == nil {
+		return status
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	e, _, err := f.lookup(ctx, from, oldName)
+	if err != nil {
+		return f.refuse("rename "+oldName, from, err)
+	}
+	var victim *inode
+	if there, _, err := f.lookup(ctx, to, newName); err == nil {
+		victim = f.known(to, &there)
+		f.keep(ctx, victim)
+	}
+	if e.Kind == manifest.Directory {
+		err = f.renameDirectory(ctx, from, to, oldName, newName, in.Flags, victim)
+	} else {
+		err = f.renameFile(ctx, from, to, &e, newName, in.Flags, victim)
+	}
+	if err != nil {
+		return f.refuse("rename "+oldName+" to "+newName, from, err)
+	}
+	from.tree.touch()
+	to.tree.touch()
+	return fuse.OK
+}
+
+// renameDirectory renames a directory, with everything below it.
+func (f *filesystem) renameDirectory(ctx context.Context, from, to *inode, oldName, newName string, flags uint32, victim *inode) error {
+	f.moves.Lock()
+	defer f.moves.Unlock()
+	f.moves.count.Add(1)
+	defer f.moves.count.Add(1)
+	path := join(from.dirPath(), oldName)
+	if _, err := f.space.Rename(ctx, from.dirPath(), oldName, to.dirPath(), newName, flags); err != nil {
+		return err
+	}
+	if path == join(to.dirPath(), newName) {
+		return nil
+	}
+	f.left(victim)
+	f.moved(path, to, newName)
+	return nil
+}
+
+// renameFile renames what is no directory: it is a file of the space from then on.
+func (f *filesystem) renameFile(ctx context.Context, from, to *inode, e *entry, newName string, flags uint32, victim *inode) error {
+	f.moves.RLock()
+	defer f.moves.RUnlock()
+	n := f.known(from, e)
+	file, err := f.space.Rename(ctx, from.dirPath(), e.Name, to.dirPath(), newName, flags)
+	if err != nil {
+		return err
+	}
+	if n == victim && n != nil {
+		return nil // onto itself
+	}
+	f.left(victim)
+	if n == nil || file == nil {
+		return nil
+	}
+	f.changed.drop(n.at().path(), n)
+	n.where.Store(&place{parent: to.id, dir: to.dirPath(), name: newName})
+	f.bind(n, file)
+	return nil
+}

@@ -1,0 +1,215 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// What the kernel may ask to be changed beside the size.
+const (
+	askedMode  = fuse.FATTR_MODE
+	askedOwner = fuse.FATTR_UID | fuse.FATTR_GID
+	askedTimes = fuse.FATTR_ATIME | fuse.FATTR_MTIME
+)
+
+// SetAttr implements [fuse.RawFileSystem]. What asks for what is there already
+// succeeds. Times of access are not kept anywhere: they are always shown as the
+// time of modification, as with the mount option noatime.
+func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opSetattr, start, status) }()
+	if f.space == nil {
+		return fuse.EROFS
+	}
+	n := f.nodes.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(estale)
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	err := f.setSize(ctx, n, in)
+	if err == nil {
+		err = f.setAttributes(ctx, n, in)
+	}
+	if err != nil {
+		return f.refuse("setattr", n, err)
+	}
+	f.attr(n, &out.Attr)
+	out.SetTimeout(attrLifetime(n))
+	return fuse.OK
+}
+
+// setSize truncates or extends n, if that was asked for.
+func (f *filesystem) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
+	switch {
+	case in.Valid&fuse.FATTR_SIZE == 0:
+		return nil
+	case n.kind == manifest.Directory:
+		return syscall.EISDIR
+	case n.kind != manifest.File || int64(in.Size) < 0:
+		return syscall.EINVAL
+	}
+	h, err := f.openToChange(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	size := int64(in.Size)
+	change := writeback.SetAttr{Size: &size}
+	if now, err := h.File().Stat(); err == nil && f.cfg.Attrs && now.Set && in.Uid != 0 && now.Mode&privileged != 0 {
+		mode := now.Mode &^ privileged
+		change.Mode = &mode
+	}
+	return f.space.SetAttrFile(ctx, h.File(), change)
+}
+
+// privileged are the bits that a change of content clears.
+const privileged = unix.S_ISUID | unix.S_ISGID
+
+// setAttributes changes mode, owner and time of modification, as far as they are
+// not what is asked for.
+func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
+	if in.Valid&(askedMode|askedOwner|askedTimes) == 0 {
+		return nil
+	}
+	var now fuse.Attr
+	f.attr(n, &now)
+	var change writeback.SetAttr
+	if mode, ok := in.GetMode(); ok && mode&0o7777 != now.Mode&0o7777 {
+		mode &= 0o7777
+		change.Mode = &mode
+	}
+	if uid, ok := in.GetUID(); ok && uid != now.Uid {
+		change.UID = &uid
+	}
+	if gid, ok := in.GetGID(); ok && gid != now.Gid {
+		change.GID = &gid
+	}
+	if mtime, ok := askedMtime(in); ok && !mtime.Equal(time.Unix(int64(now.Mtime), int64(now.Mtimensec))) {
+		change.Mtime = &mtime
+	}
+	switch {
+	case change == writeback.SetAttr{}:
+		return nil
+	case n.kind == manifest.Directory:
+		return f.setDirectory(n, change)
+	case !f.cfg.Attrs:
+		return f.touch(n, in, change)
+	}
+	return f.setFile(ctx, n, change)
+}
+
+// askedMtime returns the time of modification that was asked for. The kernel sends
+// the time where it was not given.
+func askedMtime(in *fuse.SetAttrIn) (time.Time, bool) {
+	switch {
+	case in.Valid&fuse.FATTR_MTIME == 0:
+		return time.Time{}, false
+	case in.Valid&fuse.FATTR_MTIME_NOW != 0:
+		return time.Now(), true
+	}
+	return time.Unix(int64(in.Mtime), int64(in.Mtimensec)), true
+}
+
+// setFile changes the attributes of a file or symlink, which becomes a file of the
+// space if it was none.
+func (f *filesystem) setFile(ctx context.Context, n *inode, change writeback.SetAttr) error {
+	for {
+		if file := n.file.Load(); file != nil {
+			if err := f.space.SetAttrFile(ctx, file, change); !errors.Is(err, estale) {
+				return err
+			}
+		}
+		version, staged := n.version()
+		if staged || n.gone.Load() {
+			return estale
+		}
+		at := n.at()
+		file, err := f.space.SetAttr(ctx, at.dir, at.name, change)
+		if err != nil {
+			if n.at() != at {
+				continue // its directory was renamed
+			}
+			return err
+		}
+		if origin, ok := file.Origin(); !ok || origin != version {
+			return estale
+		}
+		f.bind(n, file)
+		return nil
+	}
+}
+
+// touch is a change of attributes on a mount that keeps none. A file that is
+// staged has a time all the same, and it may be set to now.
+func (f *filesystem) touch(n *inode, in *fuse.SetAttrIn, change writeback.SetAttr) error {
+	if change.Mode != nil || change.UID != nil || change.GID != nil || in.Valid&fuse.FATTR_MTIME_NOW == 0 {
+		return syscall.EPERM
+	}
+	st := n.opened()
+	st.opening.Lock()
+	defer st.opening.Unlock()
+	if st.reader == nil || st.reader.OSFile() == nil {
+		return syscall.EPERM
+	}
+	now := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}
+	return unix.UtimesNanoAt(int(st.reader.OSFile().Fd()), "", now, unix.AT_EMPTY_PATH)
+}
+
+// setDirectory changes the attributes of a directory. No object could keep them: a
+// directory has them for as long as the kernel knows it.
+func (f *filesystem) setDirectory(n *inode, change writeback.SetAttr) error {
+	if !f.cfg.Attrs {
+		return syscall.EPERM
+	}
+	for {
+		old := n.given.Load()
+		var given writeback.SetAttr
+		if old != nil {
+			given = *old
+		}
+		if change.Mode != nil {
+			given.Mode = change.Mode
+		}
+		if change.UID != nil {
+			given.UID = change.UID
+		}
+		if change.GID != nil {
+			given.GID = change.GID
+		}
+		if change.Mtime != nil {
+			given.Mtime = change.Mtime
+		}
+		if n.given.CompareAndSwap(old, &given) {
+			return nil
+		}
+	}
+}
+
+// giveAttributes lays over a what programs gave to a directory.
+func (n *inode) giveAttributes(a *fuse.Attr) {
+	given := n.given.Load()
+	if given == nil {
+		return
+	}
+	if given.Mode != nil {
+		a.Mode = fuse.S_IFDIR | *given.Mode
+	}
+	if given.UID != nil {
+		a.Uid = *given.UID
+	}
+	if given.GID != nil {
+		a.Gid = *given.GID
+	}
+	if given.Mtime != nil {
+		a.SetTimes(given.Mtime, given.Mtime, given.Mtime)
+	}
+}

@@ -1,0 +1,233 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// Write implements [fuse.RawFileSystem].
+func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	return f.Writev(cancel, in, [][]byte{data})
+}
+
+// Writev implements [fuse.RawFileSystem]. What is written in passthrough does not
+// come here.
+func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opWrite, start, status) }()
+	if f.space == nil {
+		return 0, fuse.EROFS
+	}
+	open := f.handles.get(in.Fh)
+	if open == nil {
+		return 0, fuse.EBADF
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	f.counters.writes.Add(1)
+	for _, p := range data {
+		n, err := open.handle.WriteAt(ctx, p, int64(in.Offset)+int64(written))
+		written += uint32(n)
+		f.counters.writtenBytes.Add(int64(n))
+		if err != nil {
+			if written > 0 {
+				return written, fuse.OK // the next write meets it again
+			}
+			return 0, f.refuse("write", open.node, err)
+		}
+	}
+	return written, fuse.OK
+}
+
+// Flush implements [fuse.RawFileSystem]. On a mount that cannot be written there is
+// nothing to flush; the answer makes the kernel ask no more, for the whole mount.
+func (f *filesystem) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
+	start := time.Now()
+	if f.space == nil {
+		f.metrics.done(opFlush, start, fuse.OK)
+		return fuse.ENOSYS
+	}
+	defer func() { f.metrics.done(opFlush, start, status) }()
+	open := f.handles.get(in.Fh)
+	if open == nil {
+		return fuse.OK // it was only read
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	if err := open.handle.Flush(ctx); err != nil {
+		return f.refuse("close", open.node, err)
+	}
+	return fuse.OK
+}
+
+// Fsync implements [fuse.RawFileSystem]. Whoever reads may sync what others wrote.
+func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
+	if f.space == nil {
+		return fuse.ENOSYS
+	}
+	start := time.Now()
+	defer func() { f.metrics.done(opFsync, start, status) }()
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	n := f.nodes.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(estale)
+	}
+	open := f.handles.get(in.Fh)
+	if open == nil {
+		return f.syncReader(ctx, n)
+	}
+	if err := open.handle.Sync(ctx); err != nil {
+		return f.refuse("fsync", n, err)
+	}
+	return fuse.OK
+}
+
+// syncReader is fsync of a file that was opened to be read.
+func (f *filesystem) syncReader(ctx context.Context, n *inode) fuse.Status {
+	file := n.file.Load()
+	if file == nil {
+		return fuse.OK
+	}
+	h, err := f.space.OpenFile(ctx, file, writeback.OpenOptions{})
+	switch {
+	case errors.Is(err, estale):
+		return fuse.OK // it is the store's
+	case err != nil:
+		return f.refuse("fsync", n, err)
+	}
+	defer h.Release()
+	if err := h.Sync(ctx); err != nil {
+		return f.refuse("fsync", n, err)
+	}
+	return fuse.OK
+}
+
+// FsyncDir implements [fuse.RawFileSystem]: the names that were made, renamed and
+// removed so far survive the loss of power.
+func (f *filesystem) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
+	if f.space == nil {
+		return fuse.ENOSYS
+	}
+	start := time.Now()
+	defer func() { f.metrics.done(opFsync, start, status) }()
+	n := f.nodes.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(estale)
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	if err := f.space.Sync(ctx); err != nil {
+		return f.refuse("fsync", n, err)
+	}
+	return fuse.OK
+}
+
+// Fallocate implements [fuse.RawFileSystem].
+func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opWrite, start, status) }()
+	if f.space == nil {
+		return fuse.EROFS
+	}
+	open := f.handles.get(in.Fh)
+	if open == nil {
+		return fuse.EBADF
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	if err := open.handle.Allocate(ctx, in.Mode, int64(in.Offset), int64(in.Length)); err != nil {
+		return f.refuse("fallocate", open.node, err)
+	}
+	return fuse.OK
+}
+
+// copyMost is how many bytes one COPY_FILE_RANGE copies: programs go on where it
+// ended, and can be interrupted there.
+const (
+	copyMost   = 64 << 20
+	copyBuffer = 1 << 20
+)
+
+// CopyFileRange implements [fuse.RawFileSystem].
+func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (copied uint32, status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opCopy, start, status) }()
+	if f.space == nil {
+		return 0, fuse.EROFS
+	}
+	from, to := f.nodes.get(in.NodeId), f.handles.get(in.FhOut)
+	switch {
+	case from == nil:
+		return 0, fuse.Status(estale)
+	case from.kind != manifest.File || in.Flags != 0:
+		return 0, fuse.EINVAL
+	case to == nil:
+		return 0, fuse.EBADF
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	buf := make([]byte, copyBuffer)
+	total := int64(0)
+	for want := int64(min(in.Len, copyMost)); total < want; {
+		n, err := f.readInto(ctx, from, buf[:min(copyBuffer, want-total)], int64(in.OffIn)+total)
+		if n > 0 {
+			n, err = to.handle.WriteAt(ctx, buf[:n], int64(in.OffOut)+total)
+			total += int64(n)
+		}
+		if errors.Is(err, io.EOF) || n == 0 && err == nil || err != nil && total > 0 {
+			break
+		}
+		if err != nil {
+			return 0, f.refuse("copy", to.node, err)
+		}
+	}
+	return uint32(total), fuse.OK
+}
+
+// readInto reads what n holds at off, as [io.ReaderAt] does.
+func (f *filesystem) readInto(ctx context.Context, n *inode, p []byte, off int64) (int, error) {
+	if file := n.file.Load(); file != nil {
+		if read, staged, err := file.ReadAt(p, off); staged {
+			return read, err
+		}
+	}
+	version, _ := n.version()
+	h, err := f.cache.Open(version)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = h.Close() }() // a handle that is closed once
+	return h.ReadAt(ctx, p, off)
+}
+
+// Lseek implements [fuse.RawFileSystem]. The kernel finds the ends of a file by
+// itself, and takes it to have no holes.
+func (f *filesystem) Lseek(<-chan struct{}, *fuse.LseekIn, *fuse.LseekOut) fuse.Status {
+	return fuse.ENOSYS
+}
+
+// openToChange opens n for writing for as long as a change of its size takes.
+func (f *filesystem) openToChange(ctx context.Context, n *inode) (*writeback.Handle, error) {
+	st := n.opened()
+	st.opening.Lock()
+	defer st.opening.Unlock()
+	h, err := f.openVersion(ctx, n, writeback.OpenOptions{Write: true})
+	if err != nil {
+		return nil, err
+	}
+	if st.inUse() {
+		if err := f.hold(ctx, n, st); err != nil {
+			h.Release()
+			return nil, err
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,163 @@
+package fs
+
+import (
+	"context"
+	"sync"
+
+	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// entry is a name as the mount shows it, with the file that it became if it was
+// changed here.
+type entry = writeback.Entry
+
+// view is what a mount shows: a tree, with what was changed here laid over it.
+type view interface {
+	Lookup(ctx context.Context, dir, name string) (entry, manifest.Validity, error)
+	ReadDir(ctx context.Context, dir, after string, limit int) ([]entry, manifest.Validity, error)
+	ReadLink(ctx context.Context, e entry) (string, error)
+}
+
+var (
+	_ view = treeNames{}
+	_ view = (*writeback.Space)(nil)
+)
+
+// treeNames are the names of a mount that cannot be written.
+type treeNames struct{ manifest.Tree }
+
+// Lookup implements view.
+func (t treeNames) Lookup(ctx context.Context, dir, name string) (entry, manifest.Validity, error) {
+	e, valid, err := t.Tree.Lookup(ctx, dir, name)
+	return entry{Entry: e}, valid, err
+}
+
+// ReadDir implements view.
+func (t treeNames) ReadDir(ctx context.Context, dir, after string, limit int) ([]entry, manifest.Validity, error) {
+	page, valid, err := t.Tree.ReadDir(ctx, dir, after, limit)
+	entries := make([]entry, len(page))
+	for i := range page {
+		entries[i].Entry = page[i]
+	}
+	return entries, valid, err
+}
+
+// ReadLink implements view.
+func (t treeNames) ReadLink(ctx context.Context, e entry) (string, error) {
+	return t.Tree.ReadLink(ctx, e.Entry)
+}
+
+// entryNumber is the inode number of an entry of dir. A file that was changed here
+// keeps that of the object that it was made from.
+func entryNumber(dir string, e *entry) uint64 {
+	if e.File == nil {
+		return inodeNumber(e.Kind, dir, e.Name, &e.Object)
+	}
+	if origin, ok := e.File.Origin(); ok {
+		return inodeNumber(e.Kind, dir, e.Name, &origin)
+	}
+	return usable(mix(newFileSalt, e.File.ID()) &^ (1 << 63))
+}
+
+// newFileSalt keeps the numbers of files that were made here apart from others.
+const newFileSalt = 0x5fd1_e3b7_11c9_42a3
+
+// version returns the object that a file is. staged says that it is none: its bytes
+// were changed here and are not published.
+func (n *inode) version() (o oss.Object, staged bool) {
+	if file := n.file.Load(); file != nil {
+		return file.Content()
+	}
+	return n.object, false
+}
+
+// sameFile reports whether n and other, which is not known to the kernel yet, are
+// one file: the same file of ours, or the same version. If n learns by that that it
+// was changed here, it takes the file over.
+func (n *inode) sameFile(other *inode) bool {
+	mine, want := n.file.Load(), other.file.Load()
+	switch {
+	case mine == want && mine != nil:
+		return true
+	case want == nil:
+		o, staged := n.version()
+		return !staged && o == other.object
+	}
+	// It was changed by its name, or again after it had been published.
+	origin, ok := want.Origin()
+	if o, staged := n.version(); !ok || staged || o != origin {
+		return false
+	}
+	return n.file.CompareAndSwap(mine, want) || n.file.Load() == want
+}
+
+// byPath finds inodes whose number does not follow from what the tree says of their
+// name, or will not when what they became is published: files that were changed
+// here, and directories that were renamed.
+type byPath struct {
+	mu struct {
+		sync.Mutex
+		nodes map[string]*inode
+	}
+}
+
+func (b *byPath) get(path string) *inode {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.nodes[path]
+}
+
+// put notes that n is at path.
+func (b *byPath) put(path string, n *inode) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.nodes == nil {
+		b.mu.nodes = make(map[string]*inode)
+	}
+	b.mu.nodes[path] = n
+}
+
+// drop notes that n is not at path, if it was.
+func (b *byPath) drop(path string, n *inode) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.nodes[path] == n {
+		delete(b.mu.nodes, path)
+	}
+}
+
+// node returns the inode of an entry of dir, with a reference of the kernel's.
+func (f *filesystem) node(dir *inode, e *entry) *inode {
+	want := newInode(dir, e)
+	if f.space == nil {
+		return f.nodes.acquire(want)
+	}
+	path := want.at().path()
+	if n := f.changed.get(path); n != nil && n.same(want) && f.nodes.again(n) {
+		return n
+	}
+	n := f.nodes.acquire(want)
+	if e.File != nil {
+		f.changed.put(path, n)
+	}
+	return n
+}
+
+// number is the inode number that an entry of dir has, or will have.
+func (f *filesystem) number(dir *inode, e *entry) uint64 {
+	path := dir.dirPath()
+	if f.space != nil {
+		if n := f.changed.get(join(path, e.Name)); n != nil && n.kind == e.Kind && (e.File == n.file.Load() || e.File == nil && n.same(newInode(dir, e))) {
+			return n.id
+		}
+	}
+	return entryNumber(path, e)
+}
+
+// bind notes what n became.
+func (f *filesystem) bind(n *inode, file *writeback.File) {
+	n.file.Store(file)
+	f.changed.put(n.at().path(), n)
+}

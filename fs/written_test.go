@@ -1,0 +1,332 @@
+package fs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// bothModes runs a test on a mount that passes through and on one that does not.
+func bothModes(t *testing.T, f func(t *testing.T, w *written)) {
+	for _, mode := range []Choice{On, Off} {
+		t.Run("passthrough "+mode.String(), func(t *testing.T) {
+			f(t, mountWritten(t, startStore(t), writtenOptions{config: Config{Passthrough: mode, PassthroughMin: 1}}))
+		})
+	}
+}
+
+func TestWhatIsWrittenIsReadAndPublished(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		for i, size := range []int{0, 1, 4096, 200_000, 3<<20 + 7} {
+			name := fmt.Sprint("file", i)
+			content := random(uint64(i), size)
+			must(t, os.WriteFile(w.path(name), content, 0o644))
+			same(t, readAll(t, w.path(name)), content)
+			number := inode64(t, w.path(name))
+			w.drain(t)
+			w.holds(t, name, content)
+			same(t, readAll(t, w.path(name)), content)
+			if got := inode64(t, w.path(name)); got != number {
+				t.Errorf("%s: the inode number was %d and is %d", name, number, got)
+			}
+		}
+	})
+}
+
+func TestExistingObjectsAreEdited(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		old := random(7, 2<<20)
+		w.Put("object", old)
+		number := inode64(t, w.path("object"))
+		f, err := os.OpenFile(w.path("object"), os.O_RDWR, 0)
+		must(t, err)
+		want := bytes.Clone(old)
+		copy(want[1<<20:], "edited")
+		_, err = f.WriteAt([]byte("edited"), 1<<20)
+		must(t, err)
+		got := make([]byte, 10)
+		_, err = f.ReadAt(got, 1<<20-2)
+		must(t, err)
+		same(t, got, want[1<<20-2:1<<20+8])
+		must(t, f.Close())
+		a, err := os.OpenFile(w.path("object"), os.O_WRONLY|os.O_APPEND, 0)
+		must(t, err)
+		_, err = a.WriteString("appended")
+		must(t, err)
+		must(t, a.Close())
+		want = append(want, "appended"...)
+		must(t, os.Truncate(w.path("object"), 2<<20+4))
+		want = want[:2<<20+4]
+		same(t, readAll(t, w.path("object")), want)
+		if got := inode64(t, w.path("object")); got != number {
+			t.Errorf("the inode number was %d and is %d", number, got)
+		}
+		w.drain(t)
+		w.holds(t, "object", want)
+		same(t, readAll(t, w.path("object")), want)
+	})
+}
+
+// TestWriterBesideAReaderInPassthrough opens an object that the kernel reads
+// itself: reader, writer and mapping must see one file.
+func TestWriterBesideAReaderInPassthrough(t *testing.T) {
+	w := mountWritten(t, startStore(t), writtenOptions{config: Config{Passthrough: On, PassthroughMin: 1}})
+	old := random(3, 4<<20)
+	w.Put("object", old)
+	var r *os.File
+	eventually(t, "the object is passed through", func() bool {
+		same(t, readAll(t, w.path("object")), old)
+		before := w.mount.Status().Opens.Passthrough
+		var err error
+		r, err = os.Open(w.path("object"))
+		must(t, err)
+		if w.mount.Status().Opens.Passthrough > before {
+			return true
+		}
+		must(t, r.Close())
+		return false
+	})
+	defer func() { must(t, r.Close()) }()
+	for round := range 3 {
+		f, err := os.OpenFile(w.path("object"), os.O_RDWR, 0)
+		must(t, err)
+		want := bytes.Clone(old)
+		copy(want[1<<20:], fmt.Sprint("round ", round))
+		_, err = f.WriteAt(want[1<<20:1<<20+10], 1<<20)
+		must(t, err)
+		got := make([]byte, len(want))
+		_, err = r.ReadAt(got, 0)
+		must(t, err)
+		same(t, got, want)
+		must(t, f.Close())
+		w.drain(t)
+		w.holds(t, "object", want)
+		same(t, readAll(t, w.path("object")), want)
+	}
+	must(t, os.WriteFile(w.path("object"), []byte("replaced"), 0o644))
+	got := make([]byte, 100)
+	n, _ := r.ReadAt(got, 0)
+	same(t, got[:n], []byte("replaced"))
+	w.drain(t)
+	w.holds(t, "object", []byte("replaced"))
+}
+
+func TestTruncatingAFileThatIsOpenElsewhere(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		w.Put("object", random(4, 1<<20))
+		r, err := os.Open(w.path("object"))
+		must(t, err)
+		defer func() { must(t, r.Close()) }()
+		buf := make([]byte, 100)
+		_, err = r.ReadAt(buf, 0)
+		must(t, err)
+		must(t, os.WriteFile(w.path("object"), []byte("short"), 0))
+		n, err := r.ReadAt(buf, 0)
+		if n != 5 || string(buf[:n]) != "short" {
+			t.Errorf("the reader sees %q, %v", buf[:n], err)
+		}
+		w.drain(t)
+		w.holds(t, "object", []byte("short"))
+	})
+}
+
+func TestUnlinkedAndRenamedWhileOpen(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		f, err := os.Create(w.path("file"))
+		must(t, err)
+		_, err = f.WriteString("before ")
+		must(t, err)
+		must(t, os.Rename(w.path("file"), w.path("moved")))
+		_, err = f.WriteString("after")
+		must(t, err)
+		must(t, os.WriteFile(w.path("file"), []byte("another"), 0o644))
+		same(t, readAll(t, w.path("moved")), []byte("before after"))
+		must(t, os.Remove(w.path("moved")))
+		_, err = f.WriteString(" all")
+		must(t, err)
+		got := make([]byte, 16)
+		n, _ := f.ReadAt(got, 0)
+		same(t, got[:n], []byte("before after all"))
+		info, err := f.Stat()
+		must(t, err)
+		if links := info.Sys().(*syscall.Stat_t).Nlink; links != 0 {
+			t.Errorf("%d links", links)
+		}
+		must(t, f.Close())
+		w.drain(t)
+		w.holds(t, "file", []byte("another"))
+		if keys := w.Keys(""); len(keys) != 1 {
+			t.Errorf("%q", keys)
+		}
+	})
+}
+
+func TestCleanFilesStayReadableWhenTheyLoseTheirName(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		names := []string{"removed", "replaced"}
+		for _, name := range names {
+			w.Put(name, random(9, 300_000))
+		}
+		for _, name := range names {
+			f, err := os.Open(w.path(name))
+			must(t, err)
+			defer func() { must(t, f.Close()) }()
+			if name == "removed" {
+				must(t, os.Remove(w.path(name)))
+			} else {
+				must(t, os.WriteFile(w.path("new"), []byte("new"), 0o644))
+				must(t, os.Rename(w.path("new"), w.path(name)))
+			}
+			w.drain(t)
+			got := make([]byte, 300_000)
+			_, err = f.ReadAt(got, 0)
+			must(t, err)
+			same(t, got, random(9, 300_000))
+		}
+	})
+}
+
+func TestDirectoriesAreMadeRenamedAndRemoved(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		w.Put("old/a", []byte("a"))
+		w.Put("old/deep/b", []byte("b"))
+		must(t, os.MkdirAll(w.path("new/sub"), 0o755))
+		must(t, os.WriteFile(w.path("old/c"), []byte("c"), 0o644))
+		number := inode64(t, w.path("old/deep"))
+		open, err := os.Open(w.path("old/deep/b"))
+		must(t, err)
+		defer func() { must(t, open.Close()) }()
+		must(t, os.Rename(w.path("old"), w.path("new/sub/moved")))
+		if got := inode64(t, w.path("new/sub/moved/deep")); got != number {
+			t.Errorf("the number of a directory was %d and is %d", number, got)
+		}
+		for name, want := range map[string]string{"a": "a", "deep/b": "b", "c": "c"} {
+			same(t, readAll(t, w.path("new/sub/moved/"+name)), []byte(want))
+		}
+		if _, err := os.Stat(w.path("old")); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("the old name: %v", err)
+		}
+		same(t, readAll(t, fmt.Sprintf("/proc/self/fd/%d", open.Fd())), []byte("b"))
+		if err := os.Remove(w.path("new/sub")); !errors.Is(err, unix.ENOTEMPTY) {
+			t.Errorf("rmdir of a directory with something in it: %v", err)
+		}
+		must(t, os.RemoveAll(w.path("new/sub/moved/deep")))
+		must(t, os.Mkdir(w.path("new/sub/moved/deep"), 0o755))
+		must(t, os.WriteFile(w.path("new/sub/moved/deep/again"), []byte("again"), 0o644))
+		w.drain(t)
+		got := w.Keys("")
+		files := 0
+		for _, key := range got {
+			if key[len(key)-1] != '/' {
+				files++
+			}
+		}
+		if files != 3 {
+			t.Errorf("%q", got)
+		}
+		w.holds(t, "new/sub/moved/deep/again", []byte("again"))
+	})
+}
+
+func TestMadeAgainInADirectoryThatWasRemoved(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		must(t, os.Mkdir(w.path("d"), 0o755))
+		old, err := os.Open(w.path("d"))
+		must(t, err)
+		defer func() { must(t, old.Close()) }()
+		must(t, os.Remove(w.path("d")))
+		must(t, os.Mkdir(w.path("d"), 0o755))
+		must(t, os.WriteFile(w.path("d/file"), []byte("x"), 0o644))
+		if got := listed(t, w.path("d")); fmt.Sprint(got) != "[file]" {
+			t.Errorf("%q", got)
+		}
+		if _, err := unix.Openat(int(old.Fd()), "x", unix.O_CREAT|unix.O_WRONLY, 0o644); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("create in a directory that is gone: %v", err)
+		}
+	})
+}
+
+func TestSymlinksAreMade(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		must(t, os.Symlink("/usr/bin/python3", w.path("link")))
+		if got, err := os.Readlink(w.path("link")); got != "/usr/bin/python3" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		w.drain(t)
+		w.holds(t, "link", []byte("/usr/bin/python3"))
+	})
+}
+
+func TestMappedStoresArePublished(t *testing.T) {
+	bothModes(t, func(t *testing.T, w *written) {
+		must(t, os.WriteFile(w.path("file"), make([]byte, 1<<20), 0o644))
+		f, err := os.OpenFile(w.path("file"), os.O_RDWR, 0)
+		must(t, err)
+		// A page fault on a mount of our own may stop this process for good: another one
+		// maps the file.
+		must(t, f.Close())
+		script := `import mmap,sys
+f=open(sys.argv[1],"r+b"); m=mmap.mmap(f.fileno(),0); f.close()
+m[0:5]=b"first"; m.flush(); m[4096:4100]=b"last"
+m.close()`
+		out, err := exec.Command("python3", "-c", script, w.path("file")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		want := make([]byte, 1<<20)
+		copy(want, "first")
+		copy(want[4096:], "last")
+		same(t, readAll(t, w.path("file")), want)
+		w.drain(t)
+		w.holds(t, "file", want)
+	})
+}
+
+func TestErrnosOfWhatCannotBe(t *testing.T) {
+	w := mountWritten(t, startStore(t), writtenOptions{})
+	must(t, os.WriteFile(w.path("file"), []byte("x"), 0o644))
+	must(t, os.Mkdir(w.path("dir"), 0o755))
+	must(t, os.WriteFile(w.path("dir/inside"), []byte("x"), 0o644))
+	long := string(bytes.Repeat([]byte("n"), 256))
+	for _, c := range []struct {
+		doing string
+		err   error
+		want  error
+	}{
+		{"link", os.Link(w.path("file"), w.path("link")), unix.EPERM},
+		{"mkfifo", unix.Mkfifo(w.path("fifo"), 0o644), unix.EPERM},
+		{"exclusive create", create(w.path("file"), unix.O_EXCL), unix.EEXIST},
+		{"mkdir over a file", os.Mkdir(w.path("file"), 0o755), unix.EEXIST},
+		{"rmdir of a file", unix.Rmdir(w.path("file")), unix.ENOTDIR},
+		{"unlink of a directory", unix.Unlink(w.path("dir")), unix.EISDIR},
+		{"rmdir of a full directory", unix.Rmdir(w.path("dir")), unix.ENOTEMPTY},
+		{"rename of a directory over a file", os.Rename(w.path("dir"), w.path("file")), unix.ENOTDIR},
+		{"exchange", unix.Renameat2(-1, w.path("file"), -1, w.path("dir"), unix.RENAME_EXCHANGE), unix.EINVAL},
+		{"rename over with NOREPLACE", unix.Renameat2(-1, w.path("file"), -1, w.path("dir/inside"), unix.RENAME_NOREPLACE), unix.EEXIST},
+		{"chmod", os.Chmod(w.path("file"), 0o600), unix.EPERM},
+		{"chmod to what it is", os.Chmod(w.path("file"), 0o644), nil},
+		{"setxattr", unix.Setxattr(w.path("file"), "user.x", []byte("x"), 0), unix.EOPNOTSUPP},
+		{"a name of 256 bytes", create(w.path(long), 0), unix.ENAMETOOLONG},
+		{"a name that no key has", create(w.path("x%~"), 0), unix.EILSEQ},
+		{"create in a directory that is none", create(w.path("file/x"), 0), unix.ENOTDIR},
+		{"unlink of nothing", unix.Unlink(w.path("nothing")), unix.ENOENT},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", c.doing, c.err, c.want)
+		}
+	}
+}
+
+func create(path string, flags int) error {
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY|flags, 0o644)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
