@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback"
 )
 
 // bothModes runs a test on a mount that passes through and on one that does not.
@@ -329,4 +331,16 @@ func create(path string, flags int) error {
 		return err
 	}
 	return unix.Close(fd)
+}
+
+func TestStatfsOfAWrittenMountIsTheStagingRoom(t *testing.T) {
+	w := mountWritten(t, startStore(t), writtenOptions{space: writeback.Config{StagingSize: 64 << 20}})
+	room := func() (size, free int64) {
+		var st unix.Statfs_t
+		must(t, unix.Statfs(w.dir, &st))
+		return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize
+	}
+	if size, free := room(); size != 64<<20 || free > size {
+		t.Errorf("%d bytes, %d free", size, free)
+	}
 }

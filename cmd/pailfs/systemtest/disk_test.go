@@ -190,7 +190,7 @@ func TestFullDiskOfTheCache(t *testing.T) {
 	}{
 		{"ext4", "ext4", nil},
 		{"tmpfs", "tmpfs", nil},
-		{"few inodes", "ext4", []string{"-N", "64"}},
+		{"few inodes", "ext4", []string{"-N", "72"}},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
