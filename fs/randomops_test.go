@@ -71,6 +71,9 @@ type result struct {
 	text  string
 }
 
+// String returns the result for people.
+func (r result) String() string { return fmt.Sprintf("%v %.80q", r.errno, r.text) }
+
 func (r *randomWorker) run(operations int) error {
 	for range operations {
 		doing, do := r.next()
@@ -78,7 +81,7 @@ func (r *randomWorker) run(operations int) error {
 		mount, local := do(r.mount), do(r.local)
 		if mount != local {
 			last := r.log[max(0, len(r.log)-12):]
-			return fmt.Errorf("%s gave %v %.80q, on the local disk %v %.80q; the operations before: %q", doing, mount.errno, mount.text, local.errno, local.text, last)
+			return fmt.Errorf("%s gave %s, on the local disk %s; the operations before: %q", doing, mount, local, last)
 		}
 	}
 	return nil

@@ -145,7 +145,11 @@ func (s *Space) ReadDir(ctx context.Context, dir, after string, limit int) ([]En
 			return nil, page.valid, err
 		}
 		if touched {
-			page.valid = manifest.Validity(time.Now())
+			// Whoever changes a name here drops what was listed before; what is published
+			// meanwhile changes no name.
+			if until := time.Now().Add(nameValidity); time.Time(page.valid).IsZero() || until.Before(time.Time(page.valid)) {
+				page.valid = manifest.Validity(until)
+			}
 		}
 		if len(merged) == 0 && !page.end {
 			// Everything in it was hidden.
