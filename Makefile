@@ -60,6 +60,13 @@ bench-full: deps build ## The comparison at full sizes, and every target; hours.
 	$(BIN)/bench peers --full $(BENCH_FLAGS)
 	$(BIN)/bench targets
 
+.PHONY: bench-manifest
+bench-manifest: ## Measure manifests of OBJECTS objects (default 10000000; about 1.2 GB in BENCH_DIR, default a temporary directory).
+	@$(if $(BENCH_DIR),,export BENCH_DIR=$$(mktemp -d); trap 'rm -rf $$BENCH_DIR' EXIT;) \
+	  for run in Build:1x Open:20x Lookup:200000x ReadDir:3x; do \
+	    $(GO) test -run '^$$' -bench "BenchmarkSnapshot$${run%:*}" -benchtime $${run#*:} -timeout 1h ./manifest -args -objects=$(or $(OBJECTS),10000000) || exit 1; \
+	  done
+
 ##@ Test
 
 .PHONY: test

@@ -350,9 +350,9 @@ func TestOtherNamesGoOnBesideABadBlock(t *testing.T) {
 	}
 }
 
-// A file that is cut short while it is mapped gives errors where nothing is left,
-// and nothing worse.
-func TestFileCutShortWhileMapped(t *testing.T) {
+// A file that is cut short while it is used gives errors where nothing is left, and
+// nothing worse.
+func TestFileCutShortWhileUsed(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "m")
 	b, err := NewBuilder(BuilderConfig{})

@@ -93,8 +93,8 @@ type Snapshot struct {
 
 var _ Tree = (*Snapshot)(nil)
 
-// OpenSnapshot opens the manifest at path, which stays mapped until Close. The
-// file must not be written to; it may be replaced or removed.
+// OpenSnapshot opens the manifest at path, which stays open until Close. The file
+// must not be written to; it may be replaced or removed.
 func OpenSnapshot(path string, cfg SnapshotConfig) (*Snapshot, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err

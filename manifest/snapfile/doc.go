@@ -3,7 +3,7 @@
 //
 // The file is described byte by byte in manifest/FORMAT.md. A [Writer] is given
 // directories and rows in order and writes them once, front to back. A [File]
-// answers from a mapping or from ranged reads: a directory is found in the
+// answers with ranged reads: a directory is found in the
 // directory table, a row among the directory's rows, each through an index of
 // two levels of which only the upper one is held. What is decoded is kept within a
 // budget of bytes and read without locks.

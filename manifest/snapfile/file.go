@@ -31,10 +31,10 @@ type File struct {
 	}
 }
 
-// Open opens the file at path and maps it. It must be closed. cacheBytes bounds
+// Open opens the file at path. It must be closed. cacheBytes bounds
 // what is kept of decoded blocks.
 func Open(path string, cacheBytes int64) (*File, error) {
-	m, size, err := openMapping(path)
+	m, size, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open manifest: %w", err)
 	}
