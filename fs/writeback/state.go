@@ -229,6 +229,10 @@ func (st *state) setName(dir, base string, n name) {
 	if old, ok := names[base]; ok && old.Key != n.Key {
 		// A file where a directory was, or the other way round.
 		st.dropKey(old.Key)
+		if k := st.Keys[n.Key]; k != nil {
+			// What was hidden must be hidden again when this name goes.
+			k.Shown = true
+		}
 	}
 	names[base] = n
 }
