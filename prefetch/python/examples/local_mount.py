@@ -171,6 +171,11 @@ class Mount:
     def stop(self) -> None:
         """Unmounts and ends the daemon."""
         if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                pass  # The mount is in use. A second signal unmounts it nevertheless.
             _end(self._process)
             subprocess.run(["umount", "-l", str(self.path)], check=False, stderr=subprocess.DEVNULL)
 
