@@ -189,6 +189,8 @@ func TestARestartDownloadsNothingAgain(t *testing.T) {
 	// What a killed daemon leaves of a download, and a generation of before.
 	litter := filepath.Join(dir, filepath.Base(g.Object.Key)+".1234.tmp")
 	w.must(os.WriteFile(litter, []byte("half"), 0o600))
+	old := time.Now().Add(-48 * time.Hour) // a younger one might be somebody's
+	w.must(os.Chtimes(litter, old, old))
 	ranges := &rangeCounter{Bucket: w.bucket}
 	w.bucket = ranges
 	second := w.open(cfg)
