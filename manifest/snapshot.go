@@ -36,7 +36,7 @@ type SnapshotConfig struct {
 	// Prefix is the mounted part of the bucket: a key that ends with a slash and
 	// begins with the manifest's root. Empty means the manifest's root.
 	Prefix string
-	// CacheBytes bounds the memory of decoded blocks. Zero means 32 MiB.
+	// CacheBytes bounds the memory of decoded blocks. Zero means 16 MiB.
 	CacheBytes int64
 	// Links is asked for targets of symlink objects that the manifest does not
 	// hold. Without it these cannot be read.
@@ -131,7 +131,7 @@ func (cfg *SnapshotConfig) check() error {
 		return fmt.Errorf("open manifest: cache of %d bytes is negative", cfg.CacheBytes)
 	}
 	if cfg.CacheBytes == 0 {
-		cfg.CacheBytes = 32 << 20
+		cfg.CacheBytes = 16 << 20
 	}
 	return nil
 }
@@ -250,6 +250,7 @@ func (s *Snapshot) Lookup(_ context.Context, dir, name string) (Entry, Validity,
 		return Entry{}, Validity{}, fs.ErrNotExist
 	}
 	r := s.file.Reader()
+	r.Whole = true
 	at, isObject, err := r.Search(&d, d.First, component)
 	if err != nil {
 		return Entry{}, Validity{}, err
@@ -297,6 +298,7 @@ func (s *Snapshot) row(prefix, item string) (row snapfile.Row, ok bool, err erro
 		return row, false, err
 	}
 	r := s.file.Reader()
+	r.Whole = true
 	at, ok, err := r.Search(&d, d.First, item)
 	if err != nil || !ok {
 		return row, false, err

@@ -140,22 +140,39 @@ func (f *File) damaged(offset int64, what string, err error) error {
 
 // load reads the part k of so many bytes at offset, checks it, and decodes it.
 func (f *File) load(k kind, number uint64, offset int64, length uint32, decode func(payload []byte) error) error {
-	if f.closed.Load() {
-		return fmt.Errorf("read manifest %s: %w", f.name, fs.ErrClosed)
+	b, err := f.fetch(k, number, offset, length)
+	if err != nil {
+		return err
 	}
-	f.read.Add(1)
+	return f.accept(k, number, offset, b, decode)
+}
+
+// fetch reads so many bytes at offset, where the part k is.
+func (f *File) fetch(k kind, number uint64, offset int64, length uint32) ([]byte, error) {
+	if f.closed.Load() {
+		return nil, fmt.Errorf("read manifest %s: %w", f.name, fs.ErrClosed)
+	}
 	if length < crcSize || offset+int64(length) > f.size {
-		return f.damaged(offset, fmt.Sprintf("%s %d of %d bytes cannot be", k, number, length), nil)
+		return nil, f.damaged(offset, fmt.Sprintf("%s %d of %d bytes cannot be", k, number, length), nil)
 	}
 	b := make([]byte, length)
 	if err := f.source.read(b, offset); err != nil {
 		if errors.Is(err, fs.ErrClosed) {
-			return fmt.Errorf("read manifest %s: %w", f.name, err)
+			return nil, fmt.Errorf("read manifest %s: %w", f.name, err)
 		}
-		return f.damaged(offset, fmt.Sprintf("%s %d cannot be read", k, number), err)
+		return nil, f.damaged(offset, fmt.Sprintf("%s %d cannot be read", k, number), err)
 	}
-	payload := b[:length-crcSize]
-	if checksum(f.id, k, number, payload) != binary.LittleEndian.Uint32(b[length-crcSize:]) {
+	return b, nil
+}
+
+// accept checks and decodes the part k, which b is, of offset.
+func (f *File) accept(k kind, number uint64, offset int64, b []byte, decode func(payload []byte) error) error {
+	f.read.Add(1)
+	if len(b) < crcSize {
+		return f.damaged(offset, fmt.Sprintf("%s %d of %d bytes cannot be", k, number, len(b)), nil)
+	}
+	payload := b[:len(b)-crcSize]
+	if checksum(f.id, k, number, payload) != binary.LittleEndian.Uint32(b[len(payload):]) {
 		return f.damaged(offset, fmt.Sprintf("%s %d does not match its checksum", k, number), nil)
 	}
 	if err := decode(payload); err != nil {
@@ -271,8 +288,9 @@ func (f *File) directories(number uint64) (*dirBlock, error) {
 	return b, nil
 }
 
-// names returns the names of a block of rows.
-func (f *File) names(number uint64) (*nameBlock, error) {
+// names returns the names of a block of rows. With whole, its numbers are read with
+// them, because they will be asked for next.
+func (f *File) names(number uint64, whole bool) (*nameBlock, error) {
 	if b, ok := f.cache.get(kindNames, number).(*nameBlock); ok {
 		return b, nil
 	}
@@ -280,8 +298,21 @@ func (f *File) names(number uint64) (*nameBlock, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Two parts, one call; what they hold is checked one by one.
+	length := where.parts[0]
+	if whole = whole && where.parts[1] <= maxFixed; whole {
+		length += where.parts[1]
+	}
+	data, err := f.fetch(kindNames, number, where.offset, length)
+	if err != nil && whole {
+		whole = false // the names may be there
+		data, err = f.fetch(kindNames, number, where.offset, where.parts[0])
+	}
+	if err != nil {
+		return nil, err
+	}
 	var b *nameBlock
-	err = f.load(kindNames, number, where.offset, where.parts[0], func(payload []byte) error {
+	err = f.accept(kindNames, number, where.offset, data[:where.parts[0]], func(payload []byte) error {
 		return f.unpack.unpack(payload, maxNames, func(in *input) (err error) {
 			b, err = decodeNames(in, inBlock(f.footer.info.Rows, number))
 			return err
@@ -291,6 +322,27 @@ func (f *File) names(number uint64) (*nameBlock, error) {
 		return nil, err
 	}
 	f.cache.put(kindNames, number, b.size(), b)
+	if whole {
+		// If the numbers are damaged, whoever asks for them learns it.
+		_, _ = f.acceptFixed(number, where, data[where.parts[0]:], b)
+	}
+	return b, nil
+}
+
+// acceptFixed decodes and keeps the numbers of a block.
+func (f *File) acceptFixed(number uint64, where place, data []byte, names *nameBlock) (*fixedBlock, error) {
+	var b *fixedBlock
+	err := f.accept(kindFixed, number, where.offset+int64(where.parts[0]), data, func(payload []byte) (err error) {
+		if len(payload) > maxFixed {
+			return errMalformed
+		}
+		b, err = decodeFixed(&input{b: payload}, names)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.cache.put(kindFixed, number, b.size(), b)
 	return b, nil
 }
 
@@ -303,19 +355,11 @@ func (f *File) fixed(number uint64, names *nameBlock) (*fixedBlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b *fixedBlock
-	err = f.load(kindFixed, number, where.offset+int64(where.parts[0]), where.parts[1], func(payload []byte) (err error) {
-		if len(payload) > maxFixed {
-			return errMalformed
-		}
-		b, err = decodeFixed(&input{b: payload}, names)
-		return err
-	})
+	data, err := f.fetch(kindFixed, number, where.offset+int64(where.parts[0]), where.parts[1])
 	if err != nil {
 		return nil, err
 	}
-	f.cache.put(kindFixed, number, b.size(), b)
-	return b, nil
+	return f.acceptFixed(number, where, data, names)
 }
 
 // extras returns what few rows of a block have, some of which have it.
@@ -431,6 +475,8 @@ func (f *File) before(s string) (Totals, uint64, error) {
 // Reader reads rows one after another. It is a value for one goroutine, kept as
 // long as a call takes; it remembers the block it read last.
 type Reader struct {
+	// Whole says that rows will be asked for, not items alone.
+	Whole  bool
 	f      *File
 	number uint64
 	names  *nameBlock
@@ -444,7 +490,7 @@ func (f *File) Reader() Reader { return Reader{f: f} }
 // turn makes the block of row the current one and returns the row's place in it.
 func (r *Reader) turn(row uint64) (int, error) {
 	if number := row / blockRows; r.names == nil || r.number != number {
-		b, err := r.f.names(number)
+		b, err := r.f.names(number, r.Whole)
 		if err != nil {
 			return 0, err
 		}
