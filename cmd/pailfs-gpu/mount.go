@@ -44,12 +44,8 @@ func openMount(p program, path string) (*mount, error) {
 
 // state is what run needs to know of a mount.
 type state struct {
-	MountPoint string `json:"mountpoint"`
-	FileSystem struct {
-		Mode string `json:"mode"`
-	} `json:"file_system"`
-	// Writeback is there where the mount takes writes.
-	Writeback json.RawMessage `json:"writeback"`
+	// Writing is there where the mount takes writes.
+	Writing *struct{} `json:"writing"`
 }
 
 // check asks the daemon how it is. It returns soon, also if the mount hangs: the

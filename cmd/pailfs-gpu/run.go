@@ -260,7 +260,7 @@ func (c *runCmd) watch(ctx context.Context, p program, m *mount, failed chan<- s
 func (c *runCmd) finish(p program, m *mount, code int) error {
 	if m != nil {
 		s, err := m.check(context.Background())
-		if err == nil && len(s.Writeback) > 0 && string(s.Writeback) != "null" {
+		if err == nil && s.Writing != nil {
 			err = m.drain(context.Background(), c.Drain)
 		}
 		if err != nil {

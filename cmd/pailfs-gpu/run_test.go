@@ -95,12 +95,31 @@ func TestSignalWhileWaitingEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestCommandRunsBesideAMount(t *testing.T) {
+func TestCommandFindsItsDatasetAndLeavesItsCheckpointInTheBucket(t *testing.T) {
 	h := newHost(t, 1)
-	at, _ := h.mounted(bucket(t))
-	p := h.run("--mount", at, "--", "sh", "-c", "ls "+at+" && echo listed")
-	if p.code() != 0 || p.out.String() != "listed\n" {
-		t.Errorf("exit code %d, %q: %s", p.code(), &p.out, &p.errOut)
+	args := bucket(t)
+	at, _ := h.mounted(args)
+	p := h.run("--mount", at, "--", "sh", "-c", "mkdir "+at+"/train && echo weights > "+at+"/train/step-1")
+	if p.code() != 0 {
+		t.Fatalf("write: exit code %d: %s", p.code(), &p.errOut)
+	}
+	p = h.run("--mount", at, "--dataset", "train", "--", "cat", at+"/train/step-1")
+	if p.code() != 0 || p.out.String() != "weights\n" {
+		t.Errorf("read: exit code %d, %q: %s", p.code(), &p.out, &p.errOut)
+	}
+	// A mount without the first one's cache sees what is in the bucket alone.
+	other := append([]string{args[0]}, args[1:3]...)
+	elsewhere := h.dir + "/other"
+	if err := os.Mkdir(elsewhere, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.mount(elsewhere, other)
+	if got := read(t, elsewhere+"/train/step-1"); got != "weights\n" {
+		t.Errorf("in the bucket: %q", got)
+	}
+	p = h.run("--mount", at, "--dataset", "absent", "--", "true")
+	if p.code() != exitNotRun || !strings.Contains(p.errOut.String(), "absent") {
+		t.Errorf("absent dataset: exit code %d: %s", p.code(), &p.errOut)
 	}
 }
 
