@@ -158,13 +158,10 @@ func (s *Space) large(op *operation) bool {
 // due is when op may be tried. s.mu is held.
 func (s *Space) due(op *operation, run *opRun) time.Time {
 	if s.mu.draining > 0 {
-		if run.attempts > 0 && !run.failing {
-			return run.next
-		}
 		if run.failing {
 			return earlier(run.next, run.wanted.Add(time.Second*time.Duration(run.attempts)))
 		}
-		return time.Time{}
+		return run.next
 	}
 	due := run.next
 	switch {
