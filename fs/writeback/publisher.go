@@ -158,9 +158,6 @@ func (s *Space) large(op *operation) bool {
 // due is when op may be tried. s.mu is held.
 func (s *Space) due(op *operation, run *opRun) time.Time {
 	if s.mu.draining > 0 {
-		if run.failing {
-			return earlier(run.next, run.wanted.Add(time.Second*time.Duration(run.attempts)))
-		}
 		return run.next
 	}
 	due := run.next
