@@ -197,7 +197,7 @@ func (f *filesystem) Symlink(cancel <-chan struct{}, in *fuse.InHeader, target, 
 	if err != nil {
 		return f.refuse("symlink "+name, dir, err)
 	}
-	f.entered(dir, name, manifest.Symlink, file, out)
+	f.entered(dir, name, manifest.Symlink, file, out).target.Store(&target)
 	return fuse.OK
 }
 

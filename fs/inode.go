@@ -37,6 +37,8 @@ type inode struct {
 
 	// attr is what the manifest knows beyond the object, or nil.
 	attr atomic.Pointer[manifest.Attr]
+	// target is that of a symbolic link that was made here: it outlives the name.
+	target atomic.Pointer[string]
 	// given are the attributes that programs gave to a directory.
 	given atomic.Pointer[writeback.SetAttr]
 	// gone says that the name was removed through this mount, while the kernel may

@@ -21,6 +21,9 @@ func (f *filesystem) Readlink(cancel <-chan struct{}, in *fuse.InHeader) (target
 	case n.kind != manifest.Symlink:
 		return nil, fuse.EINVAL
 	}
+	if known := n.target.Load(); known != nil {
+		return []byte(*known), fuse.OK
+	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
 	s, err := f.names.ReadLink(ctx, n.entry())
