@@ -14,16 +14,24 @@ import (
 // id of root, but may not unmount it for everybody. A caller from outside has no
 // process id here; it can signal the daemon instead. The caller waits for the
 // answer, so its id is not another's meanwhile.
+//
+// status has one NSpid for each namespace from that of /proc down to the process's
+// own, proc_pid_status(5). Unlike the links in ns it is there for everybody to
+// read: those of a process with more capabilities are not.
 func sameProcessNamespace(c control.Caller) bool {
 	if c.PID == 0 {
 		return false
 	}
-	own, err := os.Readlink("/proc/self/ns/pid")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID))
 	if err != nil {
 		return false
 	}
-	its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", c.PID))
-	return err == nil && its == own
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return len(strings.Fields(ids)) == 1
+		}
+	}
+	return false
 }
 
 // canonicalEndpoint returns one spelling for all that mean the same service, for
