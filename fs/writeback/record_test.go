@@ -26,8 +26,8 @@ func fill(v reflect.Value, n *int) {
 			v.Set(reflect.ValueOf(time.Unix(int64(*n), 0).UTC()))
 			return
 		}
-		for i := range v.NumField() {
-			fill(v.Field(i), n)
+		for _, field := range v.Fields() {
+			fill(field, n)
 		}
 	case reflect.String:
 		v.SetString("text-" + string(rune('a'+*n%26)))
