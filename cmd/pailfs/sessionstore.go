@@ -17,8 +17,7 @@ import (
 // sessionsDir is where, in the cache directory, the state of loader sessions lies.
 const sessionsDir = "sessions"
 
-// nodeStore keeps the state of loader sessions beside the cache: on this node, for
-// a mount that cannot be written through.
+// nodeStore keeps the state of loader sessions beside the cache, on this node.
 type nodeStore struct{ dir string }
 
 var _ prefetch.Store = (*nodeStore)(nil)
@@ -34,7 +33,7 @@ func (s *nodeStore) path(key session.Key) string {
 func (s *nodeStore) Where(key session.Key) prefetch.Persistence {
 	return prefetch.Persistence{
 		Kind: "node", Path: s.path(key),
-		Reason: "this mount is read-only: another node will not know what this one held",
+		Reason: "sessions are kept beside this node's cache: another node will not know what this one held",
 	}
 }
 

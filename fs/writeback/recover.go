@@ -45,7 +45,7 @@ func (s *Space) recover() error {
 	if err == nil && s.mu.Identity != want {
 		have := s.mu.Identity
 		err = fmt.Errorf("%w: its changes are for bucket %q, prefix %q at %q, and this mount is of bucket %q, prefix %q at %q: "+
-			"mount that one, or see `pailfs staged ls`", ErrForeign, have.Bucket, have.Prefix, have.Endpoint, want.Bucket, want.Prefix, want.Endpoint)
+			"mount that one until it is drained, or use another --cache-dir", ErrForeign, have.Bucket, have.Prefix, have.Endpoint, want.Bucket, want.Prefix, want.Endpoint)
 	}
 	if err == nil && rest > 0 {
 		err = s.setAside(file, good, rest)
