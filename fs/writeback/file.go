@@ -21,8 +21,8 @@ type File struct {
 	id    fileID
 
 	// committing is held while the content is compared with what was committed last,
-	// and while it becomes a staged file.
-	committing sync.Mutex
+	// and while it becomes a staged file, which may take a download.
+	committing turn
 
 	// content guards where the content is and who has it open.
 	content struct {
@@ -59,7 +59,7 @@ type File struct {
 func (s *Space) file(id fileID) *File {
 	f := s.mu.files[id]
 	if f == nil {
-		f = &File{space: s, id: id}
+		f = &File{space: s, id: id, committing: make(turn, 1)}
 		s.mu.files[id] = f
 	}
 	return f

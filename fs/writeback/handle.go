@@ -143,7 +143,9 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 	if err := s.room(ctx); err != nil {
 		return nil, err
 	}
-	f.committing.Lock()
+	if err := f.committing.wait(ctx); err != nil {
+		return nil, err
+	}
 	defer f.committing.Unlock()
 	if err := f.stage(ctx, o.Truncate); err != nil {
 		return nil, err

@@ -385,9 +385,11 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 
 // rescueContent fetches the content of f, an object that is about to go.
 func (s *Space) rescueContent(ctx context.Context, f *File) error {
-	f.committing.Lock()
-	err := f.stage(ctx, false)
-	if err == nil {
+	err := f.committing.wait(ctx)
+	if err != nil {
+		return err
+	}
+	if err = f.stage(ctx, false); err == nil {
 		f.touched.Store(true)
 	}
 	f.committing.Unlock()
