@@ -176,7 +176,10 @@ func (r *madeDirRecord) apply(st *state) {
 }
 
 func (r *removedDirRecord) apply(st *state) {
-	st.key(r.At.Key, r.At.Base)
+	if st.Keys[r.At.Key] == nil {
+		// There may be a marker, or only objects below.
+		st.Keys[r.At.Key] = &keyState{Remote: absent(r.At.Key), Maybe: []intent{{Kind: opMarker}}, Shown: true}
+	}
 	st.vacate(r.At.Dir, r.At.Name, r.At.Key, r.Time)
 }
 
@@ -427,6 +430,9 @@ func (st *state) drop(op *operation) {
 	delete(st.Ops, op.ID)
 	st.queue.remove(op)
 	st.dropped = append(st.dropped, op.ID)
+	// Names that waited for it may be the base tree's now.
+	dir, base := op.at()
+	st.named = append(st.named, nameID{dir, base})
 }
 
 // undo puts an operation that had begun back in its place, unless another one took

@@ -293,16 +293,21 @@ func (s *Space) begin(op operation, gen generation, i intent, still func() error
 
 // done records the success of op.
 func (s *Space) done(op operation, obj oss.Object, crc uint64, bytes int64) error {
+	dir, base := op.at()
+	// Before the record, with which the key may cease to be hidden: nobody may see
+	// then what the base tree remembers of it.
+	s.renew(dir, base)
 	s.mu.Lock()
 	pos := s.record(&doneRecord{Op: op.ID, Object: obj, CRC: crc})
+	if s.mu.Keys[op.Key] == nil {
+		s.mu.forgets++
+	}
 	s.mu.stats.published[op.Kind]++
 	s.mu.stats.bytes += bytes
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 {
 		f.failure, f.told = nil, false
 	}
-	dir, base := op.at()
 	s.mu.Unlock()
-	s.renew(dir, base)
 	s.settleLater(dir, base, pos)
 	return s.journal.write(pos)
 }

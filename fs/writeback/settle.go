@@ -56,7 +56,7 @@ func (s *Space) settler(ctx context.Context) {
 		case <-s.settleNow:
 		case <-timer.C:
 		}
-		names, next := s.toSettle()
+		names, _ := s.toSettle()
 		for _, n := range names {
 			if ctx.Err() != nil {
 				return
@@ -65,6 +65,11 @@ func (s *Space) settler(ctx context.Context) {
 		}
 		s.abortUseless(ctx)
 		s.notify()
+		// Only now is it known which of them have to be looked at again.
+		names, next := s.toSettle()
+		if len(names) > 0 {
+			next = time.Now()
+		}
 		timer.Stop()
 		if !next.IsZero() {
 			timer.Reset(max(time.Until(next), time.Millisecond))
@@ -92,17 +97,6 @@ func (s *Space) toSettle() (names []nameID, next time.Time) {
 	return names, next
 }
 
-// renewLater lets the name of a directory be settled, of which nothing is remembered
-// any more. s.mu is held.
-func (s *Space) renewLater(path string) {
-	id := nameID{parent(path), path[strings.LastIndexByte(path, '/')+1:]}
-	if n, ok := s.mu.lookup(id.dir, id.name); ok && n.Kind == nameGone {
-		s.renew(id.dir, id.name)
-		s.mu.settling[id] = &settle{}
-		wake(s.settleNow)
-	}
-}
-
 // notify tells whoever wants to know of names that changed without a call.
 func (s *Space) notify() {
 	s.mu.Lock()
@@ -124,12 +118,20 @@ func (s *Space) quiet(id nameID) (n name, ok bool) {
 	if !ok {
 		return n, false
 	}
-	if n.Kind == nameGone && len(s.mu.Names[join(id.dir, id.name)]) > 0 {
+	if n.Kind != nameDirectory && len(s.mu.Names[join(id.dir, id.name)]) > 0 {
 		// The base tree may show a directory for what is still below it.
 		return n, false
 	}
-	k := s.mu.Keys[n.Key]
-	return n, k == nil || k.Pending == 0 && k.Flight == 0
+	// A file and a directory of one name are two keys, and the name of either in the
+	// base tree depends on both.
+	file := strings.TrimSuffix(n.Key, "/")
+	return n, s.idle(file) && s.idle(file+"/")
+}
+
+// idle reports whether nothing is to be done at a key. s.mu is held.
+func (s *Space) idle(key string) bool {
+	k := s.mu.Keys[key]
+	return k == nil || k.Pending == 0 && k.Flight == 0
 }
 
 // settleName does what is possible for one name, and forgets that it is to be
@@ -280,9 +282,6 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	}
 	s.record(&forgottenRecord{Dir: id.dir, Name: id.name})
 	s.mu.forgets++
-	if id.dir != "" && len(s.mu.Names[id.dir]) == 0 {
-		s.renewLater(id.dir)
-	}
 	if !same {
 		s.mu.notices = append(s.mu.notices, id)
 	}

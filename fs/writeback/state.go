@@ -1,6 +1,8 @@
 package writeback
 
 import (
+	"strings"
+
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -248,8 +250,13 @@ func (st *state) dropKey(key string) {
 func (st *state) dropName(dir, base string) {
 	names := st.Names[dir]
 	delete(names, base)
-	if len(names) == 0 {
-		delete(st.Names, dir)
+	if len(names) > 0 {
+		return
+	}
+	delete(st.Names, dir)
+	if dir != "" {
+		// What hides or replaces the directory may have waited for this.
+		st.named = append(st.named, nameID{parent(dir), dir[strings.LastIndexByte(dir, '/')+1:]})
 	}
 }
 

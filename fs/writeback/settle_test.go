@@ -1,0 +1,206 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// list returns the names in a directory.
+func (w *world) list(dir string) []string {
+	w.Helper()
+	var names []string
+	for after := ""; ; {
+		page, _, err := w.space.ReadDir(w.Context(), dir, after, 100)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.Fatal(err)
+		}
+		if len(page) == 0 {
+			return names
+		}
+		for _, e := range page {
+			names = append(names, e.Name)
+		}
+		after = page[len(page)-1].Cursor
+	}
+}
+
+// deny makes the writing of a key fail, or succeed again.
+func (f *fakeStore) deny(key string, denied bool) {
+	f.Lock()
+	defer f.Unlock()
+	f.denied[key] = denied
+}
+
+// A file that took the name of a directory is published while objects below the old
+// directory wait for copies that fail: the name must not become the directory's again.
+func TestFileInPlaceOfARenamedDirectoryStays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.store.put("p/d/y", "below")
+		w.list("")
+		w.list("d")
+		w.store.deny("p/z", true)
+		if _, err := w.space.Rename(t.Context(), "", "d", "", "e", 0); err != nil {
+			t.Fatal(err)
+		}
+		w.write("", "d", "file")
+		if _, err := w.space.Rename(t.Context(), "e", "y", "", "z", 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			time.Sleep(time.Second)
+			if got, err := w.read("", "d"); err != nil || got != "file" {
+				t.Fatalf("d holds %q, %v", got, err)
+			}
+			if got, want := w.list(""), []string{"d", "e", "z"}; !slices.Equal(got, want) {
+				t.Fatalf("names are %q, want %q", got, want)
+			}
+		}
+		if w.inBucket()["p/d"] != "file" || w.inBucket()["p/d/y"] == "" {
+			t.Fatalf("the bucket holds %q: that is not the case to be tested", w.inBucket())
+		}
+		w.store.deny("p/z", false)
+		w.drain()
+		w.stop()
+	})
+}
+
+// What somebody else puts into a directory while it is removed shows again.
+func TestObjectOfOthersInARemovedDirectoryShows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.store.put("p/d/y", "ours")
+		if err := w.space.Unlink(t.Context(), "d", "y"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.space.Rmdir(t.Context(), "", "d"); err != nil {
+			t.Fatal(err)
+		}
+		w.store.put("p/d/y", "theirs")
+		w.drain()
+		time.Sleep(10 * time.Minute)
+		if got, err := w.read("d", "y"); err != nil || got != "theirs" {
+			t.Errorf("d/y holds %q, %v", got, err)
+		}
+		if got, want := w.list(""), []string{"d"}; !slices.Equal(got, want) {
+			t.Errorf("names are %q, want %q", got, want)
+		}
+		w.stop()
+	})
+}
+
+// slowTree is a base tree whose answers arrive late.
+type slowTree struct {
+	*manifest.Live
+	wait time.Duration
+}
+
+func (s *slowTree) ReadDir(ctx context.Context, dir, after string, limit int) ([]manifest.Entry, manifest.Validity, error) {
+	entries, valid, err := s.Live.ReadDir(ctx, dir, after, limit)
+	wait := s.wait
+	s.wait = 0
+	time.Sleep(wait)
+	return entries, valid, err
+}
+
+// A listing that began before a file was deleted, in whose place is a directory now,
+// must not show the file when it arrives.
+func TestListingAcrossADeletionShowsNothingDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		slow := &slowTree{Live: w.base}
+		w.space.base = slow
+		w.store.put("p/d", "file")
+		w.store.deny("p/d", true)
+		if err := w.space.Unlink(t.Context(), "", "d"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if all := w.inBucket(); len(all) != 2 {
+			t.Fatalf("the bucket holds %q: that is not the case to be tested", all)
+		}
+		w.base.Forget("", "d")
+		w.store.deny("p/d", false)
+		slow.wait = 10 * time.Minute
+		if got, want := w.list(""), []string{"d"}; !slices.Equal(got, want) {
+			t.Errorf("names are %q, want %q", got, want)
+		}
+		w.drain()
+		w.stop()
+	})
+}
+
+// A directory without a marker object is renamed and made anew at once: its name
+// must not go with what was in it.
+func TestDirectoryMadeInPlaceOfARenamedOneStays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.store.put("p/d/x", "content")
+		if _, err := w.space.Rename(t.Context(), "", "d", "", "e", 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+			t.Fatal(err)
+		}
+		w.drain()
+		time.Sleep(10 * time.Minute)
+		if got, want := w.list(""), []string{"d", "e"}; !slices.Equal(got, want) {
+			t.Errorf("names are %q, want %q", got, want)
+		}
+		want := map[string]string{"p/d/": "", "p/e/": "", "p/e/x": "content"}
+		if diff := cmp.Diff(want, w.inBucket()); diff != "" {
+			t.Errorf("bucket (-want +got):\n%s", diff)
+		}
+		w.stop()
+	})
+}
+
+// A published file that somebody still has mapped is given to the cache when that
+// ends, also if nothing else happens in the space.
+func TestFileIsAdoptedWhenItsMappingEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		h, err := w.space.Create(t.Context(), "", "a", CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mapping, err := os.OpenFile(h.OSFile().Name(), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mapping.WriteString("content"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+		time.Sleep(10 * time.Minute)
+		if got := w.inBucket()["p/a"]; got != "content" {
+			t.Fatalf("the bucket holds %q: that is not the case to be tested", got)
+		}
+		if _, staged := h.File().Content(); !staged {
+			t.Error("the cache was given a file that somebody may write to")
+		}
+		if err := mapping.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if _, staged := h.File().Content(); staged {
+			t.Error("the file was never given to the cache")
+		}
+		w.stop()
+	})
+}
