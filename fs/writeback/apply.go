@@ -66,7 +66,8 @@ func (r *openedRecord) apply(st *state) {
 
 func (r *takenRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil {
-		f.Staged, f.BaseGen = true, f.Gen
+		// What was committed is the object: no record holds what is staged now.
+		f.Staged, f.BaseGen, f.Inline = true, f.Gen, 0
 		f.Size, f.Stamp = r.Size, r.Stamp
 	}
 }

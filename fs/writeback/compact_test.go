@@ -1,0 +1,44 @@
+package writeback
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// deafTree cannot be asked for names.
+type deafTree struct{ *manifest.Live }
+
+func (deafTree) Lookup(context.Context, string, string) (manifest.Entry, manifest.Validity, error) {
+	return manifest.Entry{}, manifest.Validity{}, oss.ErrUnavailable
+}
+
+// The journal is compacted while a small file, which was published before, has been
+// opened with O_TRUNC and not been closed.
+func TestCompactionBesideATruncatedFile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.write("", "a", "content")
+		// The name stays ours, published or not.
+		w.space.base = deafTree{w.base}
+		time.Sleep(10 * time.Minute)
+		h, err := w.space.Open(t.Context(), "", "a", OpenOptions{Write: true, Truncate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.space.compact(); err != nil {
+			t.Fatal(err)
+		}
+		w.checkJournal()
+		w.crash(false)
+		if got, err := w.read("", "a"); err != nil || got != "content" {
+			t.Errorf("a holds %q, %v: nothing was closed after the truncation", got, err)
+		}
+		h.Release()
+		w.drain()
+		w.stop()
+	})
+}
