@@ -14,18 +14,20 @@ const blockSize = 4096
 // shown as free so that nothing that watches disks takes the mount for full. A
 // mount that can be written shows what can be staged: that is what a writer can
 // write at once.
-func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) (status fuse.Status) {
+func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	start := time.Now()
 	blocks := f.cfg.StatfsBytes / blockSize
 	free := blocks
 	if f.space != nil {
 		size, room, err := f.space.Room()
 		if err != nil {
-			status = f.fail("statfs", f.nodes.get(rootID), changeErrno(err), err)
-			f.metrics.done(opStatfs, start, status)
-			return status
+			// Programs ask statfs whether the mount lives, and it does. Nothing can be
+			// written.
+			f.fail("statfs", f.nodes.get(rootID), changeErrno(err), err)
+			free = 0
+		} else {
+			blocks, free = uint64(size)/blockSize, uint64(room)/blockSize
 		}
-		blocks, free = uint64(size)/blockSize, uint64(room)/blockSize
 	}
 	*out = fuse.StatfsOut{
 		Blocks: blocks, Bfree: free, Bavail: free,

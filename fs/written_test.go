@@ -344,3 +344,14 @@ func TestStatfsOfAWrittenMountIsTheStagingRoom(t *testing.T) {
 		t.Errorf("%d bytes, %d free", size, free)
 	}
 }
+
+func TestStatfsAnswersWithoutTheStagingDirectory(t *testing.T) {
+	base := tempDir(t)
+	w := mountWritten(t, startStore(t), writtenOptions{base: base})
+	must(t, os.RemoveAll(base+"/staging"))
+	var st unix.Statfs_t
+	must(t, unix.Statfs(w.dir, &st))
+	if st.Bavail != 0 || st.Blocks == 0 {
+		t.Errorf("%d of %d blocks are free where nothing can be written", st.Bavail, st.Blocks)
+	}
+}
