@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,10 @@ const (
 	formatVersion    = 2
 	formatOldVersion = 1
 )
+
+// neighbours are what other parts of pailfs keep in a cache directory. The cache
+// leaves them alone.
+var neighbours = []string{"staging", "sessions", "manifests", "last-end.json"}
 
 // The errors of a cache directory that cannot be used, for errors.Is.
 var (
@@ -106,7 +111,7 @@ func inspect(path string) error {
 		// A new file system has the first; the second is what a start leaves that was
 		// cut off before the format was written.
 		switch n := name.Name(); {
-		case n == "lost+found", n == lockName, strings.HasPrefix(n, formatName+"."):
+		case n == "lost+found", n == lockName, strings.HasPrefix(n, formatName+"."), slices.Contains(neighbours, n):
 		case n == objectsName:
 			if err := inspectObjects(filepath.Join(path, n)); err != nil {
 				return err

@@ -313,6 +313,24 @@ func TestSecondCacheInADirectoryIsRefused(t *testing.T) {
 	}
 }
 
+func TestWhatOthersKeepBesideTheCacheIsNoStranger(t *testing.T) {
+	s := newFakeStore()
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(dir, 0o700), os.Mkdir(dir+"/staging", 0o700), os.WriteFile(dir+"/last-end.json", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(Config{Dir: dir, Memory: minMemory}, s, s, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir + "/last-end.json"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDirectoriesThatAreNotOursAreRefused(t *testing.T) {
 	s := newFakeStore()
 	for name, c := range map[string]struct {

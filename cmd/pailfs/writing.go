@@ -48,6 +48,10 @@ func (d *daemon) openSpace(context.Context) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return d.settings.Refuse("cache-dir", fmt.Errorf("make staging directory: %w", err))
 	}
+	// What the mount before left word of is no answer of this one's.
+	if err := os.Remove(filepath.Join(c.CacheDir, endName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return d.settings.Refuse("cache-dir", err)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("ask for this machine's name: %w", err)
