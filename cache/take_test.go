@@ -369,7 +369,11 @@ func TestTakeAndAdoptBesideReaders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	dir := t.TempDir()
 	adoptions := 0
-	for round := 0; round < rounds(60) && !stop.Load(); round++ {
+	// Chance decides what meets what: it goes on until everything has happened.
+	shown := func() bool {
+		return adoptions > 0 && reads.Load() > 0 && wholes.Load() > 0 && c.metrics.given.Load() > 0
+	}
+	for round := 0; (round < rounds(60) || round < 10_000 && !shown()) && !stop.Load(); round++ {
 		obj := objects[rng.IntN(len(objects))]
 		path := filepath.Join(dir, fmt.Sprint(round))
 		if err := c.Take(t.Context(), obj, path); err != nil {
@@ -393,7 +397,7 @@ func TestTakeAndAdoptBesideReaders(t *testing.T) {
 	}
 	stop.Store(true)
 	others.Wait()
-	if adoptions == 0 || reads.Load() == 0 || wholes.Load() == 0 || c.metrics.given.Load() == 0 {
+	if !shown() {
 		t.Errorf("%d adoptions, %d reads, %d whole files, %d given: the test shows nothing",
 			adoptions, reads.Load(), wholes.Load(), c.metrics.given.Load())
 	}
