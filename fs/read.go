@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,49 +29,67 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 	if n == nil || n.kind != manifest.File {
 		return nil, fuse.Status(estale)
 	}
-	off := int64(in.Offset)
-	version, staged := n.version()
-	for staged {
-		read, still, err := n.file.Load().ReadAt(buf[:min(int(in.Size), len(buf))], off)
-		switch {
-		case !still:
-			version, staged = n.version()
-		case err != nil && !errors.Is(err, io.EOF):
-			return nil, f.refuse("read", n, err)
-		default:
-			f.counters.readBytes.Add(int64(read))
-			return fuse.ReadResultData(buf[:read]), fuse.OK
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	for {
+		result, again, status := f.readNow(ctx, n, buf[:min(int(in.Size), len(buf))], int64(in.Offset), int64(in.Size))
+		if !again {
+			return result, status
 		}
 	}
-	length := min(int64(in.Size), version.Size-off)
+}
+
+// readNow answers a READ with what n is now. again says that it became another
+// version meanwhile, which has to be read instead: a file that was renamed is read
+// at its old key until it is copied and its old key is deleted.
+func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, size int64) (result fuse.ReadResult, again bool, status fuse.Status) {
+	version, staged := n.version()
+	if staged {
+		read, still, err := n.file.Load().ReadAt(buf, off)
+		switch {
+		case !still:
+			return nil, true, fuse.OK
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, false, f.refuse("read", n, err)
+		}
+		f.counters.readBytes.Add(int64(read))
+		return fuse.ReadResultData(buf[:read]), false, fuse.OK
+	}
+	length := min(size, version.Size-off)
 	if length <= 0 {
-		return fuse.ReadResultData(nil), fuse.OK
+		return fuse.ReadResultData(nil), false, fuse.OK
 	}
 	h, err := f.startReading(n)
 	if err != nil {
-		return nil, f.fail("open", n, versionErrno(err), err)
+		return nil, false, f.fail("open", n, versionErrno(err), err)
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	if h.Object() != version {
+		f.stopReading(n)
+		return nil, true, fuse.OK
+	}
 	view, err := h.View(ctx, off, int(length))
 	if err == nil && int64(view.Len()) != length {
 		// The kernel takes a short answer for the end of the file.
 		view.Release()
 		err = fmt.Errorf("read %d bytes at %d: %w", length, off, errShortRead)
 	}
-	if err != nil {
-		errno := versionErrno(err)
-		switch {
-		case errno == syscall.ESTALE:
-			f.replaced(n)
-		case errors.Is(err, oss.ErrCorrupted):
-			f.corrupted(n)
-		}
-		f.stopReading(n)
-		return nil, f.fail("read", n, errno, err)
+	if err == nil {
+		f.counters.readBytes.Add(length)
+		return &reply{fs: f, node: n, view: view, size: int(length)}, false, fuse.OK
 	}
-	f.counters.readBytes.Add(length)
-	return &reply{fs: f, node: n, view: view, size: int(length)}, fuse.OK
+	errno := versionErrno(err)
+	switch {
+	case errno == syscall.ESTALE:
+		if now, staged := n.version(); staged || now != version {
+			f.stopReading(n)
+			return nil, true, fuse.OK
+		}
+		f.replaced(n)
+	case errors.Is(err, oss.ErrCorrupted):
+		f.corrupted(n)
+	}
+	f.stopReading(n)
+	return nil, false, f.fail("read", n, errno, err)
 }
 
 // corrupted notes that what was read of n may be wrong: also the bytes that came

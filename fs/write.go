@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
 )
 
 // Write implements [fuse.RawFileSystem].
@@ -194,12 +196,25 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 
 // readInto reads what n holds at off, as [io.ReaderAt] does.
 func (f *filesystem) readInto(ctx context.Context, n *inode, p []byte, off int64) (int, error) {
-	if file := n.file.Load(); file != nil {
-		if read, staged, err := file.ReadAt(p, off); staged {
+	for {
+		if file := n.file.Load(); file != nil {
+			if read, staged, err := file.ReadAt(p, off); staged {
+				return read, err
+			}
+		}
+		version, _ := n.version()
+		read, err := f.readObject(ctx, version, p, off)
+		if err == nil || versionErrno(err) != syscall.ESTALE {
+			return read, err
+		}
+		if now, staged := n.version(); !staged && now == version {
 			return read, err
 		}
 	}
-	version, _ := n.version()
+}
+
+// readObject reads a version through the cache.
+func (f *filesystem) readObject(ctx context.Context, version oss.Object, p []byte, off int64) (int, error) {
 	h, err := f.cache.Open(version)
 	if err != nil {
 		return 0, err

@@ -2,16 +2,19 @@ package fs
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/oss"
 )
 
 // bothModes runs a test on a mount that passes through and on one that does not.
@@ -192,6 +195,46 @@ func TestCleanFilesStayReadableWhenTheyLoseTheirName(t *testing.T) {
 			same(t, got, random(9, 300_000))
 		}
 	})
+}
+
+// heldReader lets somebody do something before the first request reaches the bucket.
+type heldReader struct {
+	oss.RangeReader
+	before func()
+}
+
+func (r *heldReader) ReadRange(ctx context.Context, request oss.RangeRequest) (oss.RangeResult, error) {
+	r.before()
+	return r.RangeReader.ReadRange(ctx, request)
+}
+
+// TestReadDuringTheRenamingOfItsFile has a read meet the old key of a file that was
+// renamed, when it is copied already and its old key deleted.
+func TestReadDuringTheRenamingOfItsFile(t *testing.T) {
+	var w *written
+	var renamed error
+	rename := sync.OnceFunc(func() {
+		renamed = errors.Join(os.Rename(w.path("before"), w.path("after")), w.space.Flush(t.Context(), ""))
+	})
+	w = mountWritten(t, startStore(t), writtenOptions{
+		config: Config{Passthrough: Off},
+		reader: func(r oss.RangeReader) oss.RangeReader { return &heldReader{r, rename} },
+	})
+	content := random(3, 100_000)
+	w.Put("before", content)
+	// The kernel tries a page again whose reading ahead failed: nothing is read ahead
+	// past its cache.
+	f, err := os.OpenFile(w.path("before"), os.O_RDONLY|unix.O_DIRECT, 0)
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	got := make([]byte, len(content))
+	_, err = f.ReadAt(got, 0)
+	must(t, err)
+	same(t, got, content)
+	must(t, renamed)
+	if keys := w.Keys(""); len(keys) != 1 || keys[0] != "after" {
+		t.Errorf("the bucket holds %q", keys)
+	}
 }
 
 func TestDirectoriesAreMadeRenamedAndRemoved(t *testing.T) {

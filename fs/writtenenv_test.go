@@ -37,6 +37,8 @@ type writtenOptions struct {
 	cache  cache.Config
 	// ttl is for how long names are believed; 0 means a second.
 	ttl time.Duration
+	// reader, if set, is put between the cache and the bucket.
+	reader func(oss.RangeReader) oss.RangeReader
 	// base holds the cache and staging directories; "" makes new ones.
 	base string
 }
@@ -64,7 +66,10 @@ func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *writt
 	if o.cache.Memory == 0 {
 		o.cache.Memory = 64 << 20
 	}
-	w.cache, err = cache.Open(o.cache, client.As(oss.Demand), client.As(oss.Prefetch), nil, log)
+	if o.reader == nil {
+		o.reader = func(r oss.RangeReader) oss.RangeReader { return r }
+	}
+	w.cache, err = cache.Open(o.cache, o.reader(client.As(oss.Demand)), o.reader(client.As(oss.Prefetch)), nil, log)
 	must(t, err)
 	o.space.Dir, o.space.Endpoint, o.space.Bucket = filepath.Join(o.base, "staging"), e.Endpoint, e.Bucket
 	o.space.Attrs = o.config.Attrs
