@@ -247,8 +247,18 @@ func (r *conflictedRecord) apply(st *state) {
 		return
 	}
 	k := st.Keys[op.Key]
-	k.Remote, k.Maybe, k.Shown = r.Found, nil, true
 	path, kept := join(op.Dir, op.Name), ""
+	if n, ok := st.lookup(op.Dir, op.Name); op.Kind == opDelete && ok && (n.Kind != nameGone || n.Key != op.Key) {
+		// The name means something new already. A file that is not committed yet compares
+		// the key with what was believed before, and meets the same conflict.
+		st.cancel(k)
+		if n.Key != op.Key && k.Flight == 0 {
+			delete(st.Keys, op.Key)
+		}
+		st.conflict(conflict{Path: path, At: r.Time})
+		return
+	}
+	k.Remote, k.Maybe, k.Shown = r.Found, nil, true
 	f := st.Files[op.File]
 	dir, base := op.Dir, op.Name
 	st.cancel(k)
