@@ -103,6 +103,10 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 	if !sure && !unsure {
 		return false, nil, nil
 	}
+	if open && f.lent.Load() && began.Sub(time.Unix(stat.Mtim.Unix())) < clockTick {
+		// A write at the same tick of the clock would not show, after this look either.
+		f.unsure.Store(true)
+	}
 	r.Keep = !sure
 	if r.Size <= f.space.cfg.limits.inline {
 		b := make([]byte, r.Size)
@@ -118,9 +122,6 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 			return false, nil, nil
 		}
 		f.sum = sum
-	}
-	if open && f.lent.Load() && began.Sub(time.Unix(stat.Mtim.Unix())) < clockTick {
-		f.unsure.Store(true)
 	}
 	return true, r, nil
 }
@@ -167,6 +168,7 @@ func (s *Space) committer(ctx context.Context) {
 		}
 		if err := s.commitAll(); err != nil {
 			s.log.Error("the staging disk fails: changes are not safe from a loss of power", "err", err)
+			s.tell()
 			sleep(ctx, time.Second)
 			wake(s.commitNow)
 		}

@@ -50,6 +50,10 @@ func (s *Space) Flush(ctx context.Context, path string) error {
 		if left <= 0 || len(failed) > 0 && len(failed) >= left {
 			return errors.Join(failed...)
 		}
+		if err := s.journal.failure(); err != nil {
+			// Nothing is begun of which a restart would not know.
+			return errors.Join(append(failed, err)...)
+		}
 		select {
 		case <-ctx.Done():
 			return errors.Join(append(failed, ctx.Err())...)
@@ -113,6 +117,9 @@ func (f *File) waitThrough(ctx context.Context) error {
 		}
 		changed := s.mu.changed
 		s.mu.Unlock()
+		if !done && failed == nil {
+			failed = s.journal.failure()
+		}
 		if done || failed != nil {
 			return failed
 		}

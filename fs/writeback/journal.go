@@ -180,6 +180,13 @@ func (j *journal) synced() int64 {
 	return j.mu.synced
 }
 
+// failure returns why nothing can be written any more, if so.
+func (j *journal) failure() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.err
+}
+
 // end returns the position after the last record.
 func (j *journal) end() int64 {
 	j.mu.Lock()

@@ -257,8 +257,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 	}
 	s.log.Warn("publishing failed and will be tried again", "doing", op.Kind.String(), "path", join(op.Dir, op.Name), "key", op.Key,
 		"attempt", run.attempts, "wait", wait, "err", err)
-	close(s.mu.changed)
-	s.mu.changed = make(chan struct{})
+	s.changed()
 }
 
 // permanent reports whether trying again soon cannot help.

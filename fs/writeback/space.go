@@ -296,10 +296,22 @@ func (s *Space) record(r record) int64 {
 		s.mu.settling[n] = &settle{pos: pos}
 	}
 	s.mu.named = s.mu.named[:0]
-	close(s.mu.changed)
-	s.mu.changed = make(chan struct{})
+	s.changed()
 	wake(s.commitNow)
 	return pos
+}
+
+// changed lets those look again who wait for something. s.mu is held.
+func (s *Space) changed() {
+	close(s.mu.changed)
+	s.mu.changed = make(chan struct{})
+}
+
+// tell does the same without the lock.
+func (s *Space) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed()
 }
 
 // Sync returns when every change so far survives the loss of power, but for content
