@@ -96,6 +96,7 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 			a = parseAttributes(info.Meta)
 			symlink = isLink(info.Meta)
 		case err == nil || errors.Is(err, oss.ErrNotFound):
+			s.renew(dir, e.Name)
 			return nil, syscall.ESTALE
 		default:
 			return nil, fmt.Errorf("open %q: %w", join(dir, e.Name), err)

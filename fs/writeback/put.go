@@ -127,6 +127,9 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 			return errSuperseded
 		}
 		return s.publishCopy(ctx, op, snap)
+	case snap.state.Size > s.cfg.limits.small && !ready && !snap.sealed:
+		// What is uploaded ahead counts only if nobody can write any more.
+		return errOpen
 	case snap.state.Size > s.cfg.limits.small:
 		return s.publishLarge(ctx, op, snap, ready)
 	case !ready:
