@@ -113,7 +113,6 @@ func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, e
 	good, rest, err = replay(file, info.Size(), func(r record, at int64) error {
 		switch r := r.(type) {
 		case *closedRecord:
-			delete(inline, r.File)
 			if r.HasInline {
 				inline[r.File] = span{at - frameSize}
 			}
@@ -202,44 +201,86 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 	case has && (rebooted || missing):
 		return s.restore(journal, f, at)
 	case missing, rebooted && f.Durable < f.Gen, rebooted && info.Size() < f.Size:
-		s.log.Error("a closed file did not survive the loss of power: what is left of it is kept aside", "path", join(f.Dir, f.Name), "file", f.ID)
-		s.record(&suspectRecord{File: f.ID, Gen: f.Gen, Aside: true})
+		return s.suspect(journal, f, inline, missing)
 	case f.Durable < f.Gen:
 		s.mu.undurable[f.ID] = true
 	}
 	return nil
 }
 
+// suspect keeps what is left of a file whose last generation the disk lost. It keeps
+// its name as well if an earlier one was on the disk: that was promised.
+func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span, missing bool) error {
+	at, has := inline[f.ID]
+	has = has && f.Inline > f.BaseGen && f.Inline == f.Durable
+	if has {
+		// That one is in the journal, and the staged file may have none of it.
+		content, err := readSpan(journal, f, at)
+		if err != nil {
+			return err
+		}
+		if err := overlay(s.path(f.ID), content); err != nil {
+			return err
+		}
+	}
+	aside := f.Durable <= f.BaseGen || missing && !has
+	what := "a change did not survive the loss of power: the file has what is left and is not published until it is written again"
+	if aside {
+		what = "a closed file did not survive the loss of power: what is left of it is kept aside"
+	}
+	s.log.Error(what, "path", join(f.Dir, f.Name), "file", f.ID)
+	s.record(&suspectRecord{File: f.ID, Gen: f.Gen, Aside: aside})
+	return nil
+}
+
+// overlay writes content over the beginning of a file, which need not exist.
+func overlay(path string, content []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(content, 0)
+	return errors.Join(err, file.Close())
+}
+
 // restore writes the staged file that a record holds. The time of the last write is
 // the one that it had.
 func (s *Space) restore(journal *os.File, f *fileState, at span) error {
-	info, err := journal.Stat()
+	content, err := readSpan(journal, f, at)
 	if err != nil {
 		return err
-	}
-	var window []byte
-	body, ok, err := readFrame(journal, at.record, info.Size(), &window)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return fmt.Errorf("the record of %q is not where it was", join(f.Dir, f.Name))
-	}
-	r, err := decodeBody(body)
-	if err != nil {
-		return err
-	}
-	var content []byte
-	switch r := r.(type) {
-	case *closedRecord:
-		content = r.Inline
-	case *snapFile:
-		content = r.Inline
 	}
 	if err := os.WriteFile(s.path(f.ID), content, 0o600); err != nil {
 		return err
 	}
 	return chtime(s.path(f.ID), f.Stamp)
+}
+
+// readSpan returns the content of f that a record holds.
+func readSpan(journal *os.File, f *fileState, at span) ([]byte, error) {
+	info, err := journal.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var window []byte
+	body, ok, err := readFrame(journal, at.record, info.Size(), &window)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("the record of %q is not where it was", join(f.Dir, f.Name))
+	}
+	r, err := decodeBody(body)
+	if err != nil {
+		return nil, err
+	}
+	switch r := r.(type) {
+	case *closedRecord:
+		return r.Inline, nil
+	case *snapFile:
+		return r.Inline, nil
+	}
+	return nil, fmt.Errorf("the record of %q holds no content", join(f.Dir, f.Name))
 }
 
 // removeOrphans removes staged files that no file of the state has.

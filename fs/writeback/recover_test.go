@@ -1,0 +1,73 @@
+package writeback
+
+import (
+	"testing"
+)
+
+// reboot is a crash of the machine that loses no more than what the
+// test takes away itself.
+func (w *world) reboot() {
+	w.Helper()
+	w.boots++
+	w.crash(false)
+}
+
+// A file that was synced keeps its name, and what was synced, when the loss of power
+// takes a later change.
+func TestSyncedFileKeepsItsNameWhenALaterChangeIsLost(t *testing.T) {
+	for name, inline := range map[string]int64{"staged": 3, "inline": 10} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorldWith(t, 1, func(c *Config) {
+					l := usualLimits
+					l.inline = inline
+					c.limits = &l
+				})
+				h, err := w.space.Create(t.Context(), "", "a", CreateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := h.WriteAt(t.Context(), []byte("synced"), 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := h.Append(t.Context(), []byte(", but not this")); err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				// Another file's fsync brings the journal to the disk, not the content.
+				if err := w.space.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				st := h.File().state()
+				if st.Durable >= st.Gen {
+					t.Fatal("the change is durable: that is not the case to be tested")
+				}
+				if inline > 6 {
+					// Nobody had to write it back.
+					if err := overlay(w.space.path(st.ID), make([]byte, st.Size)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.reboot()
+				got, err := w.read("", "a")
+				if err != nil || got[:min(len(got), 6)] != "synced" {
+					t.Errorf("a holds %q, %v, want what was synced", got, err)
+				}
+				if got := w.space.Status().Suspects; len(got) != 1 || got[0] != "a" {
+					t.Errorf("suspects are %q, want a", got)
+				}
+				w.write("", "a", "anew")
+				w.drain()
+				if got := w.inBucket()["p/a"]; got != "anew" {
+					t.Errorf("the bucket holds %q", got)
+				}
+				w.stop()
+			})
+		})
+	}
+}
