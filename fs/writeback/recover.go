@@ -16,6 +16,8 @@ const (
 	journalName = "journal.log"
 	journalNew  = "journal.new"
 	stagedDir   = "staged"
+	// startingBoot is the run of the machine while the one before is judged.
+	startingBoot = "starting"
 )
 
 // span is where inline content stands in the journal.
@@ -152,13 +154,21 @@ func (s *Space) setAside(file *os.File, good, rest int64) error {
 func (s *Space) takeUp(file *os.File, inline map[fileID]span) error {
 	st := s.mu.state
 	rebooted := st.Boot != s.boot
-	if rebooted || len(st.Ops) > 0 || st.Boot == "" {
+	switch {
+	case rebooted:
+		// Only when it is known what this run of the machine does not have, the journal
+		// says that it began in it.
+		s.record(&bootRecord{ID: startingBoot})
+	case len(st.Ops) > 0:
 		s.record(&bootRecord{ID: s.boot})
 	}
 	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
 		if err := s.takeUpFile(file, st.Files[id], inline, rebooted); err != nil {
 			return err
 		}
+	}
+	if rebooted {
+		s.record(&bootRecord{ID: s.boot})
 	}
 	for id := range st.Ops {
 		s.mu.runs[id] = &opRun{}
@@ -223,13 +233,23 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span, 
 			return err
 		}
 	}
-	aside := f.Durable <= f.BaseGen || missing && !has
+	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: f.Durable <= f.BaseGen || missing && !has}
 	what := "a change did not survive the loss of power: the file has what is left and is not published until it is written again"
-	if aside {
+	if lost.Aside {
 		what = "a closed file did not survive the loss of power: what is left of it is kept aside"
 	}
 	s.log.Error(what, "path", join(f.Dir, f.Name), "file", f.ID)
-	s.record(&suspectRecord{File: f.ID, Gen: f.Gen, Aside: aside})
+	if lost.Aside {
+		s.record(lost)
+		return nil
+	}
+	// What is left must not look like a change since.
+	stamp, size, err := stampOf(s.path(f.ID))
+	if err != nil {
+		return err
+	}
+	left := &closedRecord{File: f.ID, Gen: f.Gen, Size: size, Stamp: stamp, At: now(), Keep: true}
+	s.record(&groupRecord{Records: []record{left, lost}})
 	return nil
 }
 

@@ -1,7 +1,11 @@
 package writeback
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 )
 
 // reboot is a crash of the machine that loses no more than what the
@@ -54,6 +58,10 @@ func TestSyncedFileKeepsItsNameWhenALaterChangeIsLost(t *testing.T) {
 					}
 				}
 				w.reboot()
+				time.Sleep(10 * time.Minute)
+				if got := w.inBucket(); len(got) != 0 {
+					t.Errorf("the bucket holds %q, which nobody can vouch for", got)
+				}
 				got, err := w.read("", "a")
 				if err != nil || got[:min(len(got), 6)] != "synced" {
 					t.Errorf("a holds %q, %v, want what was synced", got, err)
@@ -70,4 +78,61 @@ func TestSyncedFileKeepsItsNameWhenALaterChangeIsLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A start after the loss of power is interrupted while it writes what it found: the
+// next one, in the same run of the machine, must not trust what that one did not.
+func TestInterruptedStartAfterTheLossOfPower(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.inline = 3
+			c.limits = &l
+		})
+		w.write("", "a", "not on the disk yet")
+		if len(w.space.mu.undurable) != 1 {
+			t.Fatal("the change is durable: that is not the case to be tested")
+		}
+		journal := func(dir string) []byte {
+			b, err := os.ReadFile(filepath.Join(dir, journalName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		// suspects opens a staging directory after the loss of power.
+		suspects := func(dir string) []string {
+			cfg := w.cfg
+			cfg.Dir = dir
+			s, err := open(cfg, w.base, w.bucket, w.cache, nil, w.log, w.disk, "boot-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			return s.Status().Suspects
+		}
+		copied := func(from, to string) string {
+			to = filepath.Join(w.root, to)
+			if err := w.copyDir(from, to, false); err != nil {
+				t.Fatal(err)
+			}
+			return to
+		}
+		before := len(journal(w.cfg.Dir))
+		whole := copied(w.cfg.Dir, "whole")
+		if got := suspects(whole); len(got) != 1 {
+			t.Fatalf("suspects are %q, want a", got)
+		}
+		for cut := before; cut <= len(journal(whole)); cut++ {
+			dir := copied(whole, fmt.Sprintf("cut-%d", cut))
+			if err := os.Truncate(filepath.Join(dir, journalName), int64(cut)); err != nil {
+				t.Fatal(err)
+			}
+			if got := suspects(dir); len(got) != 1 {
+				t.Errorf("after %d of %d bytes the suspects are %q, want a", cut-before, len(journal(whole))-before, got)
+			}
+		}
+		w.drain()
+		w.stop()
+	})
 }
