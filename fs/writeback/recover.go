@@ -58,7 +58,7 @@ func (s *Space) recover() error {
 	}
 	s.journal = &journal{disk: s.disk, dir: s.cfg.Dir, file: file}
 	s.journal.mu.size = good
-	if err := s.takeUp(file, inline); err != nil {
+	if err := s.takeUp(file, inline, rest > 0); err != nil {
 		file.Close() //nolint:errcheck // the error before counts
 		return err
 	}
@@ -150,8 +150,9 @@ func (s *Space) setAside(file *os.File, good, rest int64) error {
 	return s.disk.sync(file)
 }
 
-// takeUp compares the state with what is on the disk and begins a new run.
-func (s *Space) takeUp(file *os.File, inline map[fileID]span) error {
+// takeUp compares the state with what is on the disk and begins a new run. cut says
+// that the journal did not end with a record.
+func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	st := s.mu.state
 	rebooted := st.Boot != s.boot
 	switch {
@@ -179,7 +180,7 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span) error {
 			s.mu.settling[nameID{dir, base}] = &settle{}
 		}
 	}
-	if err := s.removeOrphans(); err != nil {
+	if err := s.removeOrphans(cut); err != nil {
 		return err
 	}
 	s.compactIfLarge()
@@ -206,7 +207,7 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 	case f.Suspect == f.Gen && f.Gen > 0:
 	case f.Gen == f.BaseGen:
 		s.record(&revertedRecord{File: f.ID, Time: now()})
-	case missing && f.PubGen == f.Gen:
+	case (missing || rebooted && info.Size() < f.Size) && f.PubGen == f.Gen:
 		s.record(&adoptedRecord{File: f.ID})
 	case has && (rebooted || missing):
 		return s.restore(journal, f, at)
@@ -234,15 +235,12 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span, 
 		}
 	}
 	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: f.Durable <= f.BaseGen || missing && !has}
-	what := "a change did not survive the loss of power: the file has what is left and is not published until it is written again"
 	if lost.Aside {
-		what = "a closed file did not survive the loss of power: what is left of it is kept aside"
-	}
-	s.log.Error(what, "path", join(f.Dir, f.Name), "file", f.ID)
-	if lost.Aside {
+		s.log.Error("a closed file did not survive the loss of power: what is left of it is kept aside", "path", join(f.Dir, f.Name), "file", f.ID)
 		s.record(lost)
 		return nil
 	}
+	s.log.Error("a change did not survive the loss of power: what is left is not published until the file is written again", "path", join(f.Dir, f.Name), "file", f.ID)
 	// What is left must not look like a change since.
 	stamp, size, err := stampOf(s.path(f.ID))
 	if err != nil {
@@ -303,23 +301,36 @@ func readSpan(journal *os.File, f *fileState, at span) ([]byte, error) {
 	return nil, fmt.Errorf("the record of %q holds no content", join(f.Dir, f.Name))
 }
 
-// removeOrphans removes staged files that no file of the state has.
-func (s *Space) removeOrphans() error {
+// removeOrphans removes staged files that no file of the state has. With keep they
+// are moved aside: what was cut off the journal may have spoken of them.
+func (s *Space) removeOrphans(keep bool) error {
 	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, stagedDir))
 	if err != nil {
 		return err
 	}
+	aside := filepath.Join(s.cfg.Dir, stagedDir+".rest-"+strconv.FormatInt(now(), 10))
 	for _, e := range entries {
 		id, err := strconv.ParseUint(e.Name(), 16, 64)
 		if err != nil || len(e.Name()) != 16 {
 			continue
 		}
 		s.mu.NextFile = max(s.mu.NextFile, id+1)
-		if f := s.mu.Files[id]; f == nil || !f.Staged {
+		if f := s.mu.Files[id]; f != nil && f.Staged {
+			continue
+		}
+		if !keep {
 			if err := os.Remove(s.path(id)); err != nil {
 				return err
 			}
+			continue
 		}
+		if err := os.MkdirAll(aside, 0o700); err != nil {
+			return err
+		}
+		if err := os.Rename(s.path(id), filepath.Join(aside, e.Name())); err != nil {
+			return err
+		}
+		s.log.Warn("a staged file that no record speaks of is kept aside", "file", e.Name(), "kept", aside)
 	}
 	return nil
 }

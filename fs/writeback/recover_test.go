@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -132,6 +133,55 @@ func TestInterruptedStartAfterTheLossOfPower(t *testing.T) {
 				t.Errorf("after %d of %d bytes the suspects are %q, want a", cut-before, len(journal(whole))-before, got)
 			}
 		}
+		w.drain()
+		w.stop()
+	})
+}
+
+// A record in the middle of the journal is damaged: the bytes of files that later
+// ones speak of are kept for people.
+func TestDamagedJournalDeletesNoFiles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.inline = 3
+			c.limits = &l
+		})
+		w.store.deny("p/a", true)
+		w.store.deny("p/b", true)
+		w.write("", "a", "first file")
+		at := w.space.journal.size()
+		w.write("", "b", "second file")
+		path := filepath.Join(w.cfg.Dir, journalName)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[at+frameSize] ^= 0xff
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.crash(false)
+		if got, err := w.read("", "a"); err != nil || got != "first file" {
+			t.Errorf("a holds %q, %v", got, err)
+		}
+		kept, err := filepath.Glob(filepath.Join(w.cfg.Dir, "staged*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, path := range kept {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(b))
+		}
+		slices.Sort(all)
+		if want := []string{"first file", "second file"}; !slices.Equal(all, want) {
+			t.Errorf("files hold %q, want %q", all, want)
+		}
+		w.store.deny("p/a", false)
 		w.drain()
 		w.stop()
 	})
