@@ -72,7 +72,12 @@ func (s *Space) compact() error {
 		return err
 	}
 	path := filepath.Join(s.cfg.Dir, journalName)
-	if err := s.makeJournal(path, b); err != nil {
+	err = s.makeJournal(path, b)
+	if errors.Is(err, errReplaced) {
+		// The file that is open has no name any more: what is written there is lost.
+		return j.broken(err)
+	}
+	if err != nil {
 		j.mu.Lock()
 		j.mu.buffer = append(buffer, j.mu.buffer...)
 		j.mu.Unlock()

@@ -2,6 +2,7 @@ package writeback
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -38,6 +39,30 @@ func TestCompactionBesideATruncatedFile(t *testing.T) {
 			t.Errorf("a holds %q, %v: nothing was closed after the truncation", got, err)
 		}
 		h.Release()
+		w.drain()
+		w.stop()
+	})
+}
+
+// The disk fails just after compaction has replaced the journal: from then on no
+// change is accepted, since the journal that is open has no name any more.
+func TestNothingIsAcceptedAfterABrokenCompaction(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.write("", "a", "before")
+		w.disk.Lock()
+		w.disk.failDir = errors.New("the disk fails")
+		w.disk.Unlock()
+		if err := w.space.compact(); err == nil {
+			t.Fatal("compaction succeeded on a failing disk")
+		}
+		if err := w.space.Mkdir(t.Context(), "", "d"); err == nil {
+			t.Error("a change was accepted that no journal has")
+		}
+		w.crash(true)
+		if got, err := w.read("", "a"); err != nil || got != "before" {
+			t.Errorf("a holds %q, %v", got, err)
+		}
 		w.drain()
 		w.stop()
 	})

@@ -84,7 +84,11 @@ func (s *Space) refuseOrphans() error {
 	return err
 }
 
-// makeJournal writes a journal file whole or not at all.
+// errReplaced means that a journal file took the place of another, but that this may
+// not be on the disk.
+var errReplaced = errors.New("the journal was replaced, perhaps not on the disk")
+
+// makeJournal writes a journal file whole or not at all, or fails with errReplaced.
 func (s *Space) makeJournal(path string, content []byte) error {
 	fresh := filepath.Join(s.cfg.Dir, journalNew)
 	file, err := os.OpenFile(fresh, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -101,7 +105,10 @@ func (s *Space) makeJournal(path string, content []byte) error {
 	if err := os.Rename(fresh, path); err != nil {
 		return err
 	}
-	return s.disk.syncDir(s.cfg.Dir)
+	if err := s.disk.syncDir(s.cfg.Dir); err != nil {
+		return fmt.Errorf("%w: %w", errReplaced, err)
+	}
+	return nil
 }
 
 // load replays a journal file into st. inline tells where the records are that hold

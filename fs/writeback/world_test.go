@@ -72,8 +72,8 @@ func (c *fakeCache) MakeRoom(int64) int64 { return 0 }
 type shadowDisk struct {
 	sync.Mutex
 	content map[string][]byte
-	// fail makes every sync fail.
-	fail error
+	// fail makes every sync fail, failDir every sync of a directory.
+	fail, failDir error
 }
 
 func (d *shadowDisk) sync(f *os.File) error {
@@ -99,7 +99,11 @@ func (d *shadowDisk) sync(f *os.File) error {
 	return nil
 }
 
-func (d *shadowDisk) syncDir(string) error { return nil }
+func (d *shadowDisk) syncDir(string) error {
+	d.Lock()
+	defer d.Unlock()
+	return d.failDir
+}
 
 func inode(f *os.File) (string, error) {
 	info, err := f.Stat()
