@@ -2,6 +2,7 @@ package writeback
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +15,7 @@ import (
 )
 
 // maxRenamed is the largest directory that is renamed, in names below it. A larger
-// one is EXDEV: programs then copy and delete.
+// one, or one whose record would be too large, is EXDEV: programs then copy and delete.
 const maxRenamed = 250_000
 
 // renameDir moves a directory with all that is below it, as one record.
@@ -110,13 +111,20 @@ type move struct {
 	old, fresh string
 	at         int64
 	group      groupRecord
-	next       fileID
+	// size bounds the body of group, in bytes.
+	size    int64
+	scratch []byte
+	next    fileID
 }
 
 // moved returns where a path under the old directory goes.
 func (m *move) moved(path string) string { return m.fresh + path[len(m.old):] }
 
-func (m *move) add(r record) { m.group.Records = append(m.group.Records, r) }
+func (m *move) add(r record) {
+	m.group.Records = append(m.group.Records, r)
+	m.scratch = appendBody(m.scratch[:0], r)
+	m.size += int64(len(m.scratch)) + binary.MaxVarintLen64
+}
 
 // record adds the renaming to the journal. Space.mu is held.
 func (m *move) record(dir, base string, from Entry, to place, exists bool, all []below) (int64, error) {
@@ -150,6 +158,9 @@ func (m *move) record(dir, base string, from Entry, to place, exists bool, all [
 		}
 	}
 	m.remove(dir, from)
+	if m.size+binary.MaxVarintLen64 >= s.cfg.limits.record {
+		return 0, syscall.EXDEV
+	}
 	return s.record(&m.group), nil
 }
 

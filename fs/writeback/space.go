@@ -59,11 +59,12 @@ type limits struct {
 	// copy is the largest object that is copied in one request, copyPart the parts of
 	// larger ones.
 	copy, copyPart int64
-	// journal is the size from which the journal may be compacted.
-	journal int64
+	// journal is the size from which the journal may be compacted, record the largest
+	// body of a record.
+	journal, record int64
 }
 
-var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, copy: maxCopy, copyPart: copyPart, journal: compactFrom}
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {
