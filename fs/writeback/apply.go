@@ -280,6 +280,8 @@ func (r *conflictedRecord) apply(st *state) {
 func (r *adoptedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && f.Staged && f.PubGen == f.Gen {
 		f.Staged, f.Object = false, f.Published
+		// It may have been renamed since it was published.
+		st.displace(f)
 		if f.Attr.Set {
 			f.Attr.Mtime, f.PubAttr.Mtime = f.Stamp, f.Stamp
 		}
