@@ -95,7 +95,24 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 	f.content.read, f.content.writers = file, 1
 	f.opens.Add(1)
 	s.mu.Unlock()
-	return f, s.journal.write(pos)
+	if err := s.journal.write(pos); err != nil {
+		s.uncreate(f)
+		return nil, err
+	}
+	return f, nil
+}
+
+// uncreate takes back the making of a file of which nobody will be told.
+func (s *Space) uncreate(f *File) {
+	s.mu.Lock()
+	if st := s.mu.Files[f.id]; st != nil && st.Linked {
+		s.record(&unlinkedRecord{At: place{Dir: st.Dir, Name: st.Name, Key: st.Key}, Time: now()})
+	}
+	s.mu.Unlock()
+	(&Handle{file: f, write: true}).Release()
+	if f.state().ID == 0 {
+		os.Remove(s.path(f.id))
+	}
 }
 
 // Symlink makes a symbolic link.
