@@ -198,10 +198,17 @@ func (f *File) target(ctx context.Context) (string, error) {
 		return string(b[:n]), nil
 	case staged:
 		return "", err
+	case st.Staged:
+		return f.target(ctx) // it was published in between
 	case st.Object.ETag == "":
 		return "", syscall.ESTALE
 	}
-	if _, err := f.space.bucket.ReadRange(ctx, oss.RangeRequest{Object: st.Object, Buffer: b[:st.Object.Size]}); err != nil {
+	_, err = f.space.bucket.ReadRange(ctx, oss.RangeRequest{Object: st.Object, Buffer: b[:st.Object.Size]})
+	if now := f.state(); err != nil && now.ID != 0 && (now.Staged || now.Object != st.Object) {
+		// It was renamed, and meanwhile copied to its new key.
+		return f.target(ctx)
+	}
+	if err != nil {
 		return "", fmt.Errorf("read symlink: %w", err)
 	}
 	return string(b), nil

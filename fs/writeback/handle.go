@@ -198,6 +198,10 @@ func (f *File) stage(ctx context.Context, empty bool) error {
 		if err := s.cache.Take(ctx, obj, path); err != nil {
 			os.Remove(path)
 			if errors.Is(err, oss.ErrChanged) || errors.Is(err, oss.ErrNotFound) {
+				if now := f.state(); now.ID == 0 || now.Object != obj {
+					// It was renamed, and meanwhile copied to its new key.
+					return f.stage(ctx, false)
+				}
 				s.renew(st.Dir, st.Name)
 				return fmt.Errorf("fetch %q for writing: %w: %w", join(st.Dir, st.Name), syscall.ESTALE, err)
 			}
