@@ -412,34 +412,42 @@ func (h *Handle) Release() {
 }
 
 // released forgets f if it has no name any more, and its staged file if there is
-// nothing in it.
-func (s *Space) released(f *File) {
+// nothing in it. It returns when to try again, because somebody may still change it.
+func (s *Space) released(f *File) time.Duration {
 	f.committing.Lock()
 	defer f.committing.Unlock()
 	f.content.Lock()
 	defer f.content.Unlock()
+	st := f.state()
+	unused := st.Linked && st.Staged && st.Gen == st.BaseGen && st.Object.ETag != ""
+	if unused && !f.busy() {
+		if changed, again := s.settled(f); changed || again > 0 {
+			return again
+		}
+	}
 	s.mu.Lock()
-	st := s.mu.Files[f.id]
+	left := s.mu.Files[f.id]
 	var pos int64
 	switch {
-	case st == nil || f.busy():
+	case left == nil || f.busy():
 		s.mu.Unlock()
-		return
-	case !st.Linked && (st.Suspect == 0 || st.Suspect != st.Gen):
+		return 0
+	case !left.Linked && (left.Suspect == 0 || left.Suspect != left.Gen):
 		f.forget()
 		f.last.Staged = false
 		pos = s.record(&releasedRecord{File: f.id})
-	case st.Linked && st.Staged && st.Gen == st.BaseGen && st.Object.ETag != "" && !f.touched.Load():
+	case left.Linked && unused:
 		// It was opened for writing, and nothing was written.
 		pos = s.record(&revertedRecord{File: f.id, Time: now()})
 	default:
 		s.mu.Unlock()
-		return
+		return 0
 	}
 	s.mu.Unlock()
 	if err := s.journal.write(pos); err != nil {
 		s.log.Error("forgetting an unlinked file failed", "file", f.id, "err", err)
-		return
+		return 0
 	}
 	os.Remove(s.path(f.id))
+	return 0
 }

@@ -66,6 +66,9 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, errOpen
 	case state.Gen == state.BaseGen:
 		// Nothing of it was committed: renamed while it is being written.
+		if !open {
+			s.released(f)
+		}
 		return nil, errOpen
 	case state.Durable < state.Gen:
 		return nil, errNotDurable

@@ -3,6 +3,8 @@ package writeback
 import (
 	"context"
 	"errors"
+	"hash/crc64"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -152,6 +154,8 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 	case reminder == nil:
 		return
 	case !ok:
+	case f != nil && st.Staged && st.Gen == st.BaseGen && st.Object.ETag != "":
+		again = s.released(f)
 	case f != nil && st.Staged:
 		if st.PubGen == st.Gen && st.Gen > 0 {
 			again = s.adopt(f)
@@ -183,35 +187,19 @@ func (s *Space) adopt(f *File) time.Duration {
 	if f.busy() || st.ID == 0 || !st.Staged || st.PubGen != st.Gen {
 		return 0
 	}
+	if changed, again := s.settled(f); changed || again > 0 {
+		return again
+	}
 	path := s.path(f.id)
-	file, err := os.Open(path)
-	if err != nil {
-		s.log.Warn("opening a published file failed", "err", err)
-		return time.Minute
-	}
-	defer file.Close()
-	tight, err := sealed(file)
-	if err != nil || !tight {
-		return time.Second
-	}
-	changed, r, err := f.compare(file, false)
-	if err != nil {
-		s.log.Warn("looking at a published file failed", "err", err)
-		return time.Minute
-	}
-	if changed {
-		s.mu.Lock()
-		s.record(r)
-		if !r.HasInline {
-			s.mu.undurable[f.id] = true
-		}
-		s.mu.Unlock()
-		return 0
-	}
 	moved, err := s.cache.Adopt(st.Published, st.PubCRC, path)
 	if err != nil {
 		s.log.Warn("the cache could not take a published file", "path", join(st.Dir, st.Name), "err", err)
 		moved = false
+	}
+	if !moved {
+		if differs, again := s.differs(f, st.PubCRC); differs || again > 0 {
+			return again
+		}
 	}
 	s.mu.Lock()
 	if now := s.mu.Files[f.id]; now == nil {
@@ -229,6 +217,63 @@ func (s *Space) adopt(f *File) time.Duration {
 		s.removeStaged(f.id)
 	}
 	return time.Nanosecond
+}
+
+// settled makes sure that nobody can change the staged file of f any more, and
+// commits what was changed since the last commit, if anything was. again is when to
+// look again, if that cannot be known now. f.committing is held and f.content locked.
+func (s *Space) settled(f *File) (changed bool, again time.Duration) {
+	file, err := os.Open(s.path(f.id))
+	if err != nil {
+		s.log.Warn("opening a staged file failed", "err", err)
+		return false, time.Minute
+	}
+	defer file.Close()
+	if tight, err := sealed(file); err != nil || !tight {
+		return false, time.Second
+	}
+	changed, r, err := f.compare(file, false)
+	if err != nil {
+		s.log.Warn("looking at a staged file failed", "err", err)
+		return false, time.Minute
+	}
+	if !changed {
+		return false, 0
+	}
+	s.mu.Lock()
+	pos := s.record(r)
+	if !r.HasInline {
+		s.mu.undurable[f.id] = true
+	}
+	s.mu.Unlock()
+	if err := s.journal.write(pos); err != nil {
+		s.log.Error("recording a change failed", "file", f.id, "err", err)
+		f.touched.Store(true)
+	}
+	wake(s.publishNow)
+	return true, 0
+}
+
+// differs reports whether the staged file of f, which nobody can change any more, has
+// another CRC-64 than what was published: a store into a page that was still to be
+// written back does not show in the time. Then it is committed again.
+func (s *Space) differs(f *File, crc uint64) (changed bool, again time.Duration) {
+	file, err := os.Open(s.path(f.id))
+	if err != nil {
+		s.log.Warn("opening a published file failed", "err", err)
+		return false, time.Minute
+	}
+	defer file.Close()
+	sum := crc64.New(crcTable)
+	if _, err := io.Copy(sum, file); err != nil {
+		s.log.Warn("reading a published file failed", "err", err)
+		return false, time.Minute
+	}
+	if sum.Sum64() == crc {
+		return false, 0
+	}
+	f.touched.Store(true)
+	return s.settled(f)
 }
 
 // vouch leaves a name to the base tree if that shows what is so, or if somebody has
