@@ -3,6 +3,7 @@ package fs
 import (
 	"bytes"
 	"io"
+	"os"
 	"os/exec"
 	"testing"
 )
@@ -55,4 +56,36 @@ func TestStoresAfterTheCloseAreKept(t *testing.T) {
 		w.drain(t)
 		return bytes.Equal(w.Get("object"), want)
 	})
+}
+
+// TestReleaseLeavesAnOpenItsDecision releases the last reader while an open has
+// chosen the file that the kernel is to use, and has not answered yet.
+func TestReleaseLeavesAnOpenItsDecision(t *testing.T) {
+	w := mountWritten(t, startStore(t), writtenOptions{config: Config{Passthrough: On, PassthroughMin: 1}})
+	must(t, os.WriteFile(w.path("file"), random(6, 1<<20), 0o644))
+	f, err := os.OpenFile(w.path("file"), os.O_RDWR, 0)
+	must(t, err)
+	files := &w.mount.fs.handles
+	n := w.mount.fs.nodes.get(inode64(t, w.path("file")))
+	if n == nil {
+		t.Fatal("the file has no inode")
+	}
+	open := func() int {
+		files.mu.Lock()
+		defer files.mu.Unlock()
+		return len(files.mu.open)
+	}
+	eventually(t, "what wrote the file is released", func() bool { return open() == 1 })
+	st := n.opened()
+	st.opening.Lock()
+	must(t, f.Close())
+	eventually(t, "the release has come", func() bool { return open() == 0 })
+	if !st.inUse() {
+		t.Error("the decision for a file was undone during an open")
+	}
+	st.opening.Unlock()
+	eventually(t, "the file is released", func() bool { return w.mount.Status().OpenFiles == 0 })
+	if st.inUse() {
+		t.Error("the file is in use although nobody has it open")
+	}
 }

@@ -195,9 +195,10 @@ func (f *filesystem) pin(n *inode, st *fileState) error {
 func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	start := time.Now()
 	if n := f.nodes.get(in.NodeId); n != nil {
-		f.release(n)
 		if f.space != nil {
 			f.releaseWritten(n, in.Fh)
+		} else {
+			f.release(n)
 		}
 		f.counters.openFiles.Add(-1) // now, so that an open after it is a first one
 	}
@@ -268,8 +269,9 @@ func (f *filesystem) closeSpent(n *inode) {
 	}
 }
 
-// releaseWritten lets go of what was kept for an open of n on a mount that can be
-// written. fh is 0 if it was only read.
+// releaseWritten counts one open of n less on a mount that can be written, and lets
+// go of what was kept for it. fh is 0 if it was only read. An open that has decided
+// for a file must not find the decision undone.
 func (f *filesystem) releaseWritten(n *inode, fh uint64) {
 	if open := f.handles.remove(fh); open != nil {
 		open.handle.Release()
@@ -277,5 +279,6 @@ func (f *filesystem) releaseWritten(n *inode, fh uint64) {
 	st := n.opened()
 	st.opening.Lock()
 	defer st.opening.Unlock()
+	f.release(n)
 	f.letGo(n, st)
 }
