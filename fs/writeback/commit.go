@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -135,6 +136,13 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 	}
 	if st.Suspect == st.Gen && st.Gen > 0 {
 		return fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), syscall.EIO)
+	}
+	if !f.named {
+		// Nothing is known to be lost if this fails: it is tried again.
+		if err := s.disk.syncDir(filepath.Join(s.cfg.Dir, stagedDir)); err != nil {
+			return fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), err)
+		}
+		f.named = true
 	}
 	err := s.disk.sync(file)
 	s.mu.Lock()

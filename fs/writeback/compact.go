@@ -153,7 +153,7 @@ func (s *Space) readContent(f *fileState) ([]byte, error) {
 	if err := s.disk.sync(file); err != nil {
 		return nil, err
 	}
-	return nil, nil
+	return nil, s.disk.syncDir(filepath.Join(s.cfg.Dir, stagedDir))
 }
 
 // snapshot returns a journal that makes st. The content that inline lacks is so

@@ -40,6 +40,8 @@ type File struct {
 	// CRC-32C of the last content that was committed inline; f.committing guards it.
 	lent, unsure atomic.Bool
 	sum          uint32
+	// named says that the staged file's name is on the disk; f.committing guards it.
+	named bool
 	// opens counts the handles for writing that there ever were.
 	opens atomic.Int64
 

@@ -184,6 +184,7 @@ func (f *File) stage(ctx context.Context, empty bool) error {
 		return nil
 	}
 	path := s.path(f.id)
+	f.named = false
 	size := int64(-1)
 	if empty {
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

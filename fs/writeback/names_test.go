@@ -16,6 +16,8 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 		w.drain()
 		j := w.space.journal
 		swap := func(file *os.File) (before *os.File) {
+			j.syncing.Lock()
+			defer j.syncing.Unlock()
 			j.writing.Lock()
 			defer j.writing.Unlock()
 			before, j.file = j.file, file

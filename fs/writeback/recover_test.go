@@ -91,7 +91,7 @@ func TestInterruptedStartAfterTheLossOfPower(t *testing.T) {
 			c.limits = &l
 		})
 		w.write("", "a", "not on the disk yet")
-		if len(w.space.mu.undurable) != 1 {
+		if w.space.Status().NotDurable != 1 {
 			t.Fatal("the change is durable: that is not the case to be tested")
 		}
 		journal := func(dir string) []byte {

@@ -72,6 +72,8 @@ func (c *fakeCache) MakeRoom(int64) int64 { return 0 }
 type shadowDisk struct {
 	sync.Mutex
 	content map[string][]byte
+	// names are those that were in a directory when it was synced.
+	names map[string]bool
 	// fail makes every sync fail, failDir every sync of a directory.
 	fail, failDir error
 }
@@ -99,10 +101,17 @@ func (d *shadowDisk) sync(f *os.File) error {
 	return nil
 }
 
-func (d *shadowDisk) syncDir(string) error {
+func (d *shadowDisk) syncDir(path string) error {
 	d.Lock()
 	defer d.Unlock()
-	return d.failDir
+	if d.failDir != nil {
+		return d.failDir
+	}
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		d.names[filepath.Join(path, e.Name())] = true
+	}
+	return err
 }
 
 func inode(f *os.File) (string, error) {
@@ -160,7 +169,7 @@ func newWorldWith(t *testing.T, seed uint64, change func(*Config)) *world {
 func (w *world) start() {
 	w.Helper()
 	w.bucket = &fakeBucket{fakeStore: w.store}
-	w.disk = &shadowDisk{content: make(map[string][]byte)}
+	w.disk = &shadowDisk{content: make(map[string][]byte), names: make(map[string]bool)}
 	var err error
 	w.base, err = manifest.NewLive(manifest.LiveConfig{Prefix: w.cfg.Prefix}, w.bucket, prometheus.NewRegistry(), w.log)
 	if err != nil {
