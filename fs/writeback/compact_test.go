@@ -3,6 +3,7 @@ package writeback
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,10 +11,16 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
-// deafTree cannot be asked for names.
-type deafTree struct{ *manifest.Live }
+// deafTree cannot be asked for names while it is deaf.
+type deafTree struct {
+	*manifest.Live
+	deaf atomic.Bool
+}
 
-func (deafTree) Lookup(context.Context, string, string) (manifest.Entry, manifest.Validity, error) {
+func (d *deafTree) Lookup(ctx context.Context, dir, base string) (manifest.Entry, manifest.Validity, error) {
+	if !d.deaf.Load() {
+		return d.Live.Lookup(ctx, dir, base)
+	}
 	return manifest.Entry{}, manifest.Validity{}, oss.ErrUnavailable
 }
 
@@ -22,9 +29,11 @@ func (deafTree) Lookup(context.Context, string, string) (manifest.Entry, manifes
 func TestCompactionBesideATruncatedFile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
+		tree := &deafTree{Live: w.base}
+		w.space.base = tree
 		w.write("", "a", "content")
 		// The name stays ours, published or not.
-		w.space.base = deafTree{w.base}
+		tree.deaf.Store(true)
 		time.Sleep(10 * time.Minute)
 		h, err := w.space.Open(t.Context(), "", "a", OpenOptions{Write: true, Truncate: true})
 		if err != nil {
