@@ -15,6 +15,7 @@ type cli struct {
 	Mount    mountCmd    `cmd:"" help:"Mount a bucket, or a prefix of it."`
 	Umount   umountCmd   `cmd:"" help:"Unmount and wait until the daemon has ended."`
 	Flush    flushCmd    `cmd:"" help:"Wait until what was written is in the object store."`
+	Staged   stagedCmd   `cmd:"" help:"List, upload, rescue or give up what a dead mount had not uploaded."`
 	Status   statusCmd   `cmd:"" help:"Show what a mount does."`
 	GPU      gpuCmd      `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
 	Run      gpuCmd      `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`

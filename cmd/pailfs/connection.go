@@ -30,11 +30,18 @@ type storeFlags struct {
 
 // load returns the configuration in force.
 func (f *storeFlags) load(p program, parsed *kong.Context) (*config.Loaded, error) {
+	return f.loadWith(p, parsed, func(*config.Config) {})
+}
+
+// loadWith is load with the settings of further flags, which set gives and names
+// names.
+func (f *storeFlags) loadWith(p program, parsed *kong.Context, set func(s *config.Config), names ...string) (*config.Loaded, error) {
 	all := settingsFlags{ConfigFile: f.ConfigFile}
 	s := &all.Settings
 	s.Endpoint, s.Region, s.Credentials, s.CredentialsFile = f.Endpoint, f.Region, f.Credentials, f.CredentialsFile
 	s.RoleName, s.StartTimeout, s.LogLevel = f.RoleName, f.StartTimeout, f.LogLevel
-	l, err := all.loadOnly(p, parsed, storeFlagNames())
+	set(s)
+	l, err := all.loadOnly(p, parsed, append(storeFlagNames(), names...))
 	if err != nil {
 		return nil, err
 	}

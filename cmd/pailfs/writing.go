@@ -62,6 +62,7 @@ func (d *daemon) openSpace(context.Context) error {
 		Bucket:      d.source.Bucket,
 		Prefix:      d.source.Prefix,
 		Host:        host,
+		User:        fmt.Sprintf("the mount at %s (process %d)", d.at, os.Getpid()),
 		StagingSize: int64(c.StagingSize),
 		Bandwidth:   int64(c.UploadBandwidth),
 		Attrs:       c.Attrs == "oss",

@@ -72,7 +72,7 @@ func (s *Space) compact() error {
 		return err
 	}
 	path := filepath.Join(s.cfg.Dir, journalName)
-	err = s.makeJournal(path, b)
+	err = makeJournal(s.disk, s.cfg.Dir, b)
 	if errors.Is(err, errReplaced) {
 		// The file that is open has no name any more: what is written there is lost.
 		return j.broken(err)

@@ -15,6 +15,8 @@ type disk interface {
 	sync(f *os.File) error
 	// syncDir does the same for the names in a directory.
 	syncDir(path string) error
+	// room returns the bytes of the file system at path, and those that are free.
+	room(path string) (size, free int64, err error)
 }
 
 type realDisk struct{}
@@ -38,6 +40,14 @@ func (realDisk) syncDir(path string) error {
 		return fmt.Errorf("sync directory %q: %w", path, err)
 	}
 	return nil
+}
+
+func (realDisk) room(path string) (size, free int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, 0, fmt.Errorf("ask for the room of %q: %w", path, err)
+	}
+	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
 }
 
 // sealed reports whether nobody can change the file any more: no descriptor and no

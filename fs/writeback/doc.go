@@ -20,6 +20,9 @@
 // A file that was published is handed to the cache, and its name is forgotten when
 // the base tree shows it (settle.go).
 //
+// What a dead process left is read by [Inspect], copied out by [Export] and given up
+// by [Discard], which need no bucket.
+//
 // JOURNAL.md describes the format byte by byte, DESIGN.md why things are as they
 // are.
 package writeback

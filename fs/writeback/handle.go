@@ -268,10 +268,16 @@ func (h *Handle) WriteAt(ctx context.Context, p []byte, off int64) (int, error) 
 		return 0, err
 	}
 	f := h.file
-	f.content.RLock()
-	defer f.content.RUnlock()
-	f.touched.Store(true)
-	return f.content.write.WriteAt(p, off)
+	n := 0
+	err := f.space.withRoom(ctx, int64(len(p)), func() error {
+		f.content.RLock()
+		defer f.content.RUnlock()
+		f.touched.Store(true)
+		m, err := f.content.write.WriteAt(p[n:], off+int64(n))
+		n += m
+		return err
+	})
+	return n, err
 }
 
 // Append writes p at the end.
@@ -280,14 +286,20 @@ func (h *Handle) Append(ctx context.Context, p []byte) (int, error) {
 		return 0, err
 	}
 	f := h.file
-	f.content.Lock()
-	defer f.content.Unlock()
-	f.touched.Store(true)
-	info, err := f.content.write.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return f.content.write.WriteAt(p, info.Size())
+	n := 0
+	err := f.space.withRoom(ctx, int64(len(p)), func() error {
+		f.content.Lock()
+		defer f.content.Unlock()
+		f.touched.Store(true)
+		info, err := f.content.write.Stat()
+		if err != nil {
+			return err
+		}
+		m, err := f.content.write.WriteAt(p[n:], info.Size())
+		n += m
+		return err
+	})
+	return n, err
 }
 
 // writable opens the staged file for writing.
@@ -330,10 +342,12 @@ func (h *Handle) Allocate(ctx context.Context, mode uint32, off, size int64) err
 		return err
 	}
 	f := h.file
-	f.content.RLock()
-	defer f.content.RUnlock()
-	f.touched.Store(true)
-	return unix.Fallocate(int(f.content.write.Fd()), mode, off, size)
+	return f.space.withRoom(ctx, size, func() error {
+		f.content.RLock()
+		defer f.content.RUnlock()
+		f.touched.Store(true)
+		return unix.Fallocate(int(f.content.write.Fd()), mode, off, size)
+	})
 }
 
 // Flush is close(2): what was written survives the daemon from here on, and the

@@ -204,11 +204,12 @@ func (j *journal) size() int64 {
 // good, and how many follow that are not.
 func replay(file io.ReaderAt, size int64, each func(r record, body int64) error) (good, rest int64, err error) {
 	header := make([]byte, headerSize)
-	if _, err := file.ReadAt(header, 0); err != nil {
+	n, err := file.ReadAt(header, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, size, fmt.Errorf("read journal: %w", err)
 	}
-	if err := checkHeader(header); err != nil {
-		return 0, size, err
+	if err := checkHeader(header[:n]); err != nil {
+		return 0, size, fmt.Errorf("%s: %w", journalName, err)
 	}
 	good = headerSize
 	window := make([]byte, 0, 1<<20)
@@ -223,7 +224,7 @@ func replay(file io.ReaderAt, size int64, each func(r record, body int64) error)
 		r, err := decodeBody(body)
 		if err != nil {
 			// Its checksum is right: somebody else's record.
-			return good, size - good, fmt.Errorf("journal at %d: %w", good, err)
+			return good, size - good, fmt.Errorf("%s at %d: %w: use the pailfs that wrote it", journalName, good, err)
 		}
 		if err := each(r, good+frameSize); err != nil {
 			return good, size - good, err

@@ -3,19 +3,27 @@ package writeback
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // usageAge is how old a measurement of the staged bytes may be.
 const usageAge = 200 * time.Millisecond
 
+const (
+	// spareRoom is how much of the disk is kept free for what is written next, at most
+	// a spareShare of it: the cache has to give it.
+	spareRoom  = 256 << 20
+	spareShare = 50
+)
+
 // room waits until staged files may grow. After Config.FullWait it gives up with
-// ENOSPC; nothing that was accepted is touched.
+// ENOSPC; nothing that was accepted is touched. Of a disk that is nearly full the
+// cache has to give: what was written comes before what can be fetched again.
 func (s *Space) room(ctx context.Context) error {
+	if err := s.spare(); err != nil {
+		return err
+	}
 	if s.cfg.StagingSize == 0 {
 		return nil
 	}
@@ -25,15 +33,61 @@ func (s *Space) room(ctx context.Context) error {
 		if err != nil || used < s.cfg.StagingSize {
 			return err
 		}
-		if !time.Now().Before(deadline) {
-			return syscall.ENOSPC
+		if err := s.awaitRoom(ctx, deadline); err != nil {
+			return err
 		}
-		wake(s.publishNow)
-		wake(s.commitNow)
-		wake(s.settleNow)
-		sleep(ctx, usageAge)
-		if ctx.Err() != nil {
-			return syscall.EINTR
+	}
+}
+
+// awaitRoom waits for a moment in which publication may make room.
+func (s *Space) awaitRoom(ctx context.Context, deadline time.Time) error {
+	if !time.Now().Before(deadline) {
+		return syscall.ENOSPC
+	}
+	wake(s.publishNow)
+	wake(s.commitNow)
+	wake(s.settleNow)
+	sleep(ctx, usageAge)
+	if ctx.Err() != nil {
+		return syscall.EINTR
+	}
+	return nil
+}
+
+// spare lets the cache give room if the disk is nearly full. It looks from time to
+// time.
+func (s *Space) spare() error {
+	s.spared.Lock()
+	defer s.spared.Unlock()
+	if time.Since(s.spared.at) < usageAge {
+		return nil
+	}
+	s.spared.at = time.Now()
+	size, free, err := s.disk.room(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if want := min(spareRoom, size/spareShare); free < want {
+		s.cache.MakeRoom(want - free)
+	}
+	return nil
+}
+
+// withRoom carries out a change of a staged file that needs up to bytes of disk. As
+// long as the disk has no room for it the cache gives some, and then publication has
+// Config.FullWait to let go of what is published.
+func (s *Space) withRoom(ctx context.Context, bytes int64, do func() error) error {
+	deadline := time.Now().Add(s.cfg.FullWait)
+	for {
+		err := do()
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+		if s.cache.MakeRoom(max(bytes, 1<<20)) > 0 && time.Now().Before(deadline) {
+			continue
+		}
+		if err := s.awaitRoom(ctx, deadline); err != nil {
+			return err
 		}
 	}
 }
@@ -79,11 +133,9 @@ func (s *Space) Usage() (used, limit int64, err error) {
 // Room returns how many bytes files that are written here may occupy, and how many of
 // them are free now, for statfs.
 func (s *Space) Room() (size, free int64, err error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(s.cfg.Dir, &st); err != nil {
-		return 0, 0, fmt.Errorf("ask for the room of %q: %w", s.cfg.Dir, err)
+	if size, free, err = s.disk.room(s.cfg.Dir); err != nil {
+		return 0, 0, err
 	}
-	size, free = int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
 	if s.cfg.StagingSize == 0 {
 		return size, free, nil
 	}

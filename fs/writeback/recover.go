@@ -15,7 +15,10 @@ import (
 const (
 	journalName = "journal.log"
 	journalNew  = "journal.new"
+	restPrefix  = "journal.rest-"
+	stagedRest  = "staged.rest-"
 	stagedDir   = "staged"
+	lockName    = "lock"
 	// startingBoot is the run of the machine while the one before is judged.
 	startingBoot = "starting"
 )
@@ -35,7 +38,7 @@ func (s *Space) recover() error {
 		if err := s.refuseOrphans(); err != nil {
 			return err
 		}
-		if err := s.makeJournal(path, frame(journalHeader(), &identityRecord{want})); err != nil {
+		if err := makeJournal(s.disk, s.cfg.Dir, frame(journalHeader(), &identityRecord{want})); err != nil {
 			return err
 		}
 	}
@@ -50,7 +53,10 @@ func (s *Space) recover() error {
 			"mount that one until it is drained, or use another --cache-dir", ErrForeign, have.Bucket, have.Prefix, have.Endpoint, want.Bucket, want.Prefix, want.Endpoint)
 	}
 	if err == nil && rest > 0 {
-		err = s.setAside(file, good, rest)
+		var kept string
+		if kept, err = setAside(s.disk, s.cfg.Dir, file, good, rest); err == nil {
+			s.log.Warn("the journal ended with bytes that are no record", "bytes", rest, "at", good, "kept", kept)
+		}
 	}
 	if err != nil {
 		file.Close() //nolint:errcheck // it was only read
@@ -89,23 +95,23 @@ func (s *Space) refuseOrphans() error {
 var errReplaced = errors.New("the journal was replaced, perhaps not on the disk")
 
 // makeJournal writes a journal file whole or not at all, or fails with errReplaced.
-func (s *Space) makeJournal(path string, content []byte) error {
-	fresh := filepath.Join(s.cfg.Dir, journalNew)
+func makeJournal(d disk, dir string, content []byte) error {
+	fresh := filepath.Join(dir, journalNew)
 	file, err := os.OpenFile(fresh, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
 	if err == nil {
-		err = s.disk.sync(file)
+		err = d.sync(file)
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
-	if err := os.Rename(fresh, path); err != nil {
+	if err := os.Rename(fresh, filepath.Join(dir, journalName)); err != nil {
 		return err
 	}
-	if err := s.disk.syncDir(s.cfg.Dir); err != nil {
+	if err := d.syncDir(dir); err != nil {
 		return fmt.Errorf("%w: %w", errReplaced, err)
 	}
 	return nil
@@ -140,21 +146,20 @@ func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, e
 
 // setAside keeps what follows the last good record, and cuts it off: a record that
 // was being written when the machine stopped, or damage.
-func (s *Space) setAside(file *os.File, good, rest int64) error {
-	name := filepath.Join(s.cfg.Dir, "journal.rest-"+strconv.FormatInt(now(), 10))
-	s.log.Warn("the journal ends with bytes that are no record", "bytes", rest, "at", good, "kept", name)
-	aside, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func setAside(d disk, dir string, file *os.File, good, rest int64) (kept string, err error) {
+	kept = filepath.Join(dir, restPrefix+strconv.FormatInt(now(), 10))
+	aside, err := os.OpenFile(kept, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = io.Copy(aside, io.NewSectionReader(file, good, min(rest, 64<<20)))
 	if err := errors.Join(err, aside.Close()); err != nil {
-		return err
+		return "", err
 	}
 	if err := file.Truncate(good); err != nil {
-		return err
+		return "", err
 	}
-	return s.disk.sync(file)
+	return kept, d.sync(file)
 }
 
 // takeUp compares the state with what is on the disk and begins a new run. cut says
@@ -194,33 +199,79 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	return s.journal.sync(s.journal.end())
 }
 
-// takeUpFile decides what is left of one file.
-func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]span, rebooted bool) error {
+// fate is what is left of a file after the end of the run that wrote it.
+type fate uint8
+
+const (
+	fateStays fate = iota
+	// fateReleased: it was unlinked.
+	fateReleased
+	// fateReverted: what was written was never closed.
+	fateReverted
+	// fateAdopted: it was published, and the cache has it.
+	fateAdopted
+	// fateRestored: its record has the content.
+	fateRestored
+	// fateLost: the loss of power took what was closed, or some of it.
+	fateLost
+	// fateUndurable: it is there, but the loss of power would take it.
+	fateUndurable
+)
+
+// judge decides what is left of a file whose bytes are, or were, at path. inline says
+// that a record has its content, rebooted that the machine was started since.
+func (f *fileState) judge(path string, inline, rebooted bool) (fate, error) {
 	if !f.Linked && (f.Suspect == 0 || f.Suspect != f.Gen) {
-		s.record(&releasedRecord{File: f.ID})
-		return nil
+		return fateReleased, nil
 	}
 	if !f.Staged {
-		return nil
+		return fateStays, nil
 	}
-	info, err := os.Stat(s.path(f.ID))
+	info, err := os.Stat(path)
 	missing := errors.Is(err, os.ErrNotExist)
 	if err != nil && !missing {
+		return 0, err
+	}
+	switch {
+	case f.suspect():
+		return fateStays, nil
+	case f.Gen == f.BaseGen:
+		return fateReverted, nil
+	case (missing || rebooted && info.Size() < f.Size) && f.PubGen == f.Gen:
+		return fateAdopted, nil
+	case inline && f.Inline == f.Gen && (rebooted || missing):
+		return fateRestored, nil
+	case missing, rebooted && f.Durable < f.Gen, rebooted && info.Size() < f.Size:
+		return fateLost, nil
+	case f.Durable < f.Gen:
+		return fateUndurable, nil
+	}
+	return fateStays, nil
+}
+
+// suspect reports whether the disk lost the last generation.
+func (f *fileState) suspect() bool { return f.Suspect == f.Gen && f.Gen > 0 }
+
+// takeUpFile goes on with what is left of one file.
+func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]span, rebooted bool) error {
+	at, has := inline[f.ID]
+	v, err := f.judge(s.path(f.ID), has, rebooted)
+	if err != nil {
 		return err
 	}
-	at, has := inline[f.ID]
-	has = has && f.Inline == f.Gen
-	switch {
-	case f.Suspect == f.Gen && f.Gen > 0:
-	case f.Gen == f.BaseGen:
+	switch v {
+	case fateStays:
+	case fateReleased:
+		s.record(&releasedRecord{File: f.ID})
+	case fateReverted:
 		s.record(&revertedRecord{File: f.ID, Time: now()})
-	case (missing || rebooted && info.Size() < f.Size) && f.PubGen == f.Gen:
+	case fateAdopted:
 		s.record(&adoptedRecord{File: f.ID})
-	case has && (rebooted || missing):
+	case fateRestored:
 		return s.restore(journal, f, at)
-	case missing, rebooted && f.Durable < f.Gen, rebooted && info.Size() < f.Size:
-		return s.suspect(journal, f, inline, missing)
-	case f.Durable < f.Gen:
+	case fateLost:
+		return s.suspect(journal, f, inline)
+	case fateUndurable:
 		s.mu.undurable[f.ID] = true
 	}
 	return nil
@@ -228,12 +279,14 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 
 // suspect keeps what is left of a file whose last generation the disk lost. It keeps
 // its name as well if an earlier one was on the disk: that was promised.
-func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span, missing bool) error {
-	at, has := inline[f.ID]
-	has = has && f.Inline > f.BaseGen && f.Inline == f.Durable
-	if has {
+func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span) error {
+	recorded, aside, err := f.lost(s.path(f.ID), inline)
+	if err != nil {
+		return err
+	}
+	if recorded {
 		// That one is in the journal, and the staged file may have none of it.
-		content, err := readSpan(journal, f, at)
+		content, err := readSpan(journal, f, inline[f.ID])
 		if err != nil {
 			return err
 		}
@@ -241,7 +294,7 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span, 
 			return err
 		}
 	}
-	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: f.Durable <= f.BaseGen || missing && !has}
+	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: aside}
 	if lost.Aside {
 		s.log.Error("a closed file did not survive the loss of power: what is left of it is kept aside", "path", join(f.Dir, f.Name), "file", f.ID)
 		s.record(lost)
@@ -256,6 +309,20 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span, 
 	left := &closedRecord{File: f.ID, Gen: f.Gen, Size: size, Stamp: stamp, At: now(), Keep: true}
 	s.record(&groupRecord{Records: []record{left, lost}})
 	return nil
+}
+
+// lost says what there is of a file whose last generation the disk lost: recorded, an
+// earlier one in the journal that was promised; aside, none that was, so that it does
+// not keep its name.
+func (f *fileState) lost(path string, inline map[fileID]span) (recorded, aside bool, err error) {
+	_, recorded = inline[f.ID]
+	recorded = recorded && f.Inline > f.BaseGen && f.Inline == f.Durable
+	_, err = os.Stat(path)
+	missing := errors.Is(err, os.ErrNotExist)
+	if err != nil && !missing {
+		return false, false, err
+	}
+	return recorded, f.Durable <= f.BaseGen || missing && !recorded, nil
 }
 
 // overlay writes content over the beginning of a file, which need not exist.
@@ -311,33 +378,43 @@ func readSpan(journal *os.File, f *fileState, at span) ([]byte, error) {
 // removeOrphans removes staged files that no file of the state has. With keep they
 // are moved aside: what was cut off the journal may have spoken of them.
 func (s *Space) removeOrphans(keep bool) error {
-	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, stagedDir))
-	if err != nil {
-		return err
+	kept, err := orphans(s.cfg.Dir, s.mu.state, keep)
+	if kept != "" {
+		s.log.Warn("staged files that no record speaks of are kept aside", "kept", kept)
 	}
-	aside := filepath.Join(s.cfg.Dir, stagedDir+".rest-"+strconv.FormatInt(now(), 10))
+	return err
+}
+
+// orphans removes the staged files that no file of st has, or moves them to the
+// directory kept.
+func orphans(dir string, st *state, keep bool) (kept string, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, stagedDir))
+	if err != nil {
+		return "", err
+	}
+	aside := filepath.Join(dir, stagedRest+strconv.FormatInt(now(), 10))
 	for _, e := range entries {
 		id, err := strconv.ParseUint(e.Name(), 16, 64)
 		if err != nil || len(e.Name()) != 16 {
 			continue
 		}
-		s.mu.NextFile = max(s.mu.NextFile, id+1)
-		if f := s.mu.Files[id]; f != nil && f.Staged {
+		st.NextFile = max(st.NextFile, id+1)
+		if f := st.Files[id]; f != nil && f.Staged {
 			continue
 		}
 		if !keep {
-			if err := os.Remove(s.path(id)); err != nil {
-				return err
+			if err := os.Remove(stagedPath(dir, id)); err != nil {
+				return kept, err
 			}
 			continue
 		}
+		kept = aside
 		if err := os.MkdirAll(aside, 0o700); err != nil {
-			return err
+			return kept, err
 		}
-		if err := os.Rename(s.path(id), filepath.Join(aside, e.Name())); err != nil {
-			return err
+		if err := os.Rename(stagedPath(dir, id), filepath.Join(aside, e.Name())); err != nil {
+			return kept, err
 		}
-		s.log.Warn("a staged file that no record speaks of is kept aside", "file", e.Name(), "kept", aside)
 	}
-	return nil
+	return kept, nil
 }

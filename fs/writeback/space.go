@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,6 +29,8 @@ type Config struct {
 	Endpoint, Bucket, Prefix string
 	// Host names this machine in the names of conflicting files; "" means "host".
 	Host string
+	// User says who uses the directory, to those who find it in use.
+	User string
 	// StagingSize is the most that staged files may occupy, in bytes; 0 means that
 	// only the disk sets a limit.
 	StagingSize int64
@@ -105,6 +108,12 @@ type Space struct {
 		sync.Mutex
 		at    time.Time
 		bytes int64
+	}
+
+	// spared is when the disk was last looked at for room.
+	spared struct {
+		sync.Mutex
+		at time.Time
 	}
 
 	// publishNow, commitNow and settleNow wake the loops.
@@ -206,7 +215,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	if err := newMetrics(reg, s); err != nil {
 		return nil, fmt.Errorf("register metrics of write-back: %w", err)
 	}
-	if s.lock, err = lockDir(cfg.Dir); err != nil {
+	if s.lock, err = lockDir(cfg.Dir, cfg.User); err != nil {
 		return nil, err
 	}
 	if err := s.recover(); err != nil {
@@ -216,17 +225,45 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	return s, nil
 }
 
-// lockDir makes sure that no other process uses dir.
-func lockDir(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+// lockDir makes sure that no other process uses dir, and leaves word of who does.
+func lockDir(dir, user string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open staging directory: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := flock(lock, dir, syscall.LOCK_EX); err != nil {
 		lock.Close() //nolint:errcheck // it was only opened
-		return nil, fmt.Errorf("%w: %q", ErrInUse, dir)
+		return nil, err
+	}
+	err = lock.Truncate(0)
+	if err == nil && user != "" {
+		_, err = lock.WriteAt([]byte(user+"\n"), 0)
+	}
+	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+		lock.Close() //nolint:errcheck // the error before counts
+		return nil, fmt.Errorf("open staging directory: %w", err)
 	}
 	return lock, nil
+}
+
+// flock locks the lock file of dir, or says who has it.
+func flock(lock *os.File, dir string, how int) error {
+	err := syscall.Flock(int(lock.Fd()), how|syscall.LOCK_NB)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, syscall.EWOULDBLOCK):
+		return fmt.Errorf("lock %q: %w", dir, err)
+	}
+	if how == syscall.LOCK_EX && syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
+		return fmt.Errorf("%w: %q, by a command that reads it", ErrInUse, dir)
+	}
+	text := make([]byte, 4096)
+	n, _ := lock.ReadAt(text, 0) // what it says is a help, no more
+	if user, _, _ := strings.Cut(string(text[:n]), "\n"); user != "" {
+		return fmt.Errorf("%w: %q, by %s", ErrInUse, dir, user)
+	}
+	return fmt.Errorf("%w: %q", ErrInUse, dir)
 }
 
 // bootID names the time since the machine was started: what a process wrote before
@@ -321,7 +358,11 @@ func (s *Space) Sync(context.Context) error { return s.journal.sync(s.journal.en
 
 // path returns where the bytes of a file are.
 func (s *Space) path(id fileID) string {
-	return filepath.Join(s.cfg.Dir, "staged", fmt.Sprintf("%016x", id))
+	return stagedPath(s.cfg.Dir, id)
+}
+
+func stagedPath(dir string, id fileID) string {
+	return filepath.Join(dir, stagedDir, fmt.Sprintf("%016x", id))
 }
 
 // now is the time for records.

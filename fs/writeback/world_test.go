@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,10 @@ type fakeCache struct {
 	bucket oss.Bucket
 	// forgetful is the share of files that it does not want.
 	forgetful float64
-	rand      *rand.Rand
+	// asked counts the bytes that it should make room for, gives is what it says that
+	// it freed.
+	asked, gives atomic.Int64
+	rand         *rand.Rand
 
 	mu      sync.Mutex
 	content map[oss.Object][]byte
@@ -66,7 +70,10 @@ func (c *fakeCache) Adopt(obj oss.Object, crc uint64, path string) (bool, error)
 	return true, os.Remove(path)
 }
 
-func (c *fakeCache) MakeRoom(int64) int64 { return 0 }
+func (c *fakeCache) MakeRoom(bytes int64) int64 {
+	c.asked.Add(bytes)
+	return c.gives.Load()
+}
 
 // shadowDisk knows what every file had when it was synced last.
 type shadowDisk struct {
@@ -76,6 +83,8 @@ type shadowDisk struct {
 	names map[string]bool
 	// fail makes every sync fail, failDir every sync of a directory.
 	fail, failDir error
+	// full says that nothing is free.
+	full bool
 }
 
 func (d *shadowDisk) sync(f *os.File) error {
@@ -112,6 +121,16 @@ func (d *shadowDisk) syncDir(path string) error {
 		d.names[filepath.Join(path, e.Name())] = true
 	}
 	return err
+}
+
+// room says that there is plenty, unless the test says otherwise.
+func (d *shadowDisk) room(string) (size, free int64, err error) {
+	d.Lock()
+	defer d.Unlock()
+	if d.full {
+		return 1 << 40, 0, nil
+	}
+	return 1 << 40, 1 << 39, nil
 }
 
 func inode(f *os.File) (string, error) {

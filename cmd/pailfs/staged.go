@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback"
+)
+
+// stagedCmd is `pailfs staged`.
+type stagedCmd struct {
+	Ls      stagedLsCmd      `cmd:"" help:"List what was written and is not in the object store."`
+	Resume  stagedResumeCmd  `cmd:"" help:"Upload it, without a mount."`
+	Export  stagedExportCmd  `cmd:"" help:"Copy its bytes to another directory."`
+	Discard stagedDiscardCmd `cmd:"" help:"Give it up."`
+}
+
+// Help gives examples.
+func (stagedCmd) Help() string {
+	return `What a mount had not uploaded when its daemon, or its machine, died waits in the cache directory: the next mount with that --cache-dir publishes it, and so does resume. The directory may have been moved to another machine.
+
+Examples:
+
+	pailfs staged ls --cache-dir /ssd/pailfs
+	pailfs staged resume --cache-dir /ssd/pailfs --endpoint https://oss-cn-hangzhou-internal.aliyuncs.com
+	pailfs staged export --cache-dir /ssd/pailfs /tmp/rescued
+	pailfs staged discard --cache-dir /ssd/pailfs --path ckpt/step-500 --yes`
+}
+
+// stagedFlags are those of every command about a staging directory.
+type stagedFlags struct {
+	CacheDir string `name:"cache-dir" required:"" placeholder:"DIR" help:"The --cache-dir of the mount."`
+}
+
+// staging returns the staging directory.
+func (f *stagedFlags) staging() (string, error) {
+	dir, err := filepath.Abs(f.CacheDir)
+	if err != nil {
+		return "", usage(err)
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", usage(fmt.Errorf("--cache-dir %s does not exist: give the one of the mount", f.CacheDir))
+	case err != nil:
+		return "", usage(fmt.Errorf("--cache-dir: %w", err))
+	case !info.IsDir():
+		return "", usage(fmt.Errorf("--cache-dir %s is no directory: give the one of the mount", f.CacheDir))
+	}
+	return filepath.Join(dir, stagingName), nil
+}
+
+// explain adds what can be done about a directory that was refused.
+func (f *stagedFlags) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, writeback.ErrInUse):
+		return fmt.Errorf("%w: unmount it first; pailfs status and pailfs flush tell of a mount", err)
+	case errors.Is(err, os.ErrNotExist) && !errors.Is(err, writeback.ErrNothing):
+		return fmt.Errorf("--cache-dir %s has no directory %s: no mount that can be written has used it", f.CacheDir, stagingName)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: run it as the user who mounted, or as root", err)
+	}
+	return err
+}
+
+// stagedLsCmd is `pailfs staged ls`.
+type stagedLsCmd struct {
+	stagedFlags
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Help gives examples.
+func (stagedLsCmd) Help() string {
+	return `Changes are listed in the order in which they will be published. A suspect file is one that the disk lost some of: it is never published, but what is left can be exported. An unfinished one was never closed: the next mount, or resume, drops it. Nothing is changed.
+
+Exit codes: 0 listed, 1 failed, 2 wrong arguments.
+
+Examples:
+
+	pailfs staged ls --cache-dir /ssd/pailfs
+	pailfs staged ls --cache-dir /ssd/pailfs --json | jq '.pending[].path'`
+}
+
+// Run lists.
+func (c *stagedLsCmd) Run(p program) error {
+	dir, err := c.staging()
+	if err != nil {
+		return err
+	}
+	r, err := writeback.Inspect(dir)
+	if err != nil {
+		return c.explain(err)
+	}
+	if c.JSON {
+		encoder := json.NewEncoder(p.stdout)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	}
+	bytes := int64(0)
+	for _, s := range r.Pending {
+		bytes += s.Bytes
+	}
+	fmt.Fprintf(p.stdout, "oss://%s/%s at %s: %d changes are not in the object store, %s\n", r.Bucket, r.Prefix, r.Endpoint, len(r.Pending), humanSize(bytes))
+	if err := p.printStaged(r.Pending, r.Suspects, r.Unfinished); err != nil {
+		return err
+	}
+	for _, c := range r.Conflicts {
+		kept := "ours was not carried out"
+		if c.Kept != "" {
+			kept = "ours is " + shownName(c.Kept)
+		}
+		fmt.Fprintf(p.stdout, "conflict at %s: %s holds somebody else's, %s\n", c.Time.Format(time.RFC3339), shownName(c.Path), kept)
+	}
+	if r.Uploads > 0 {
+		fmt.Fprintf(p.stdout, "%d multipart uploads have begun: resume and the next mount complete or abort them\n", r.Uploads)
+	}
+	if r.TornBytes > 0 {
+		fmt.Fprintf(p.stdout, "the journal ends with %d bytes of a record that was being written: no call that returned is in it, unless the disk is damaged\n", r.TornBytes)
+	}
+	for _, name := range r.SetAside {
+		fmt.Fprintf(p.stdout, "%s: bytes that an earlier start cut off the journal\n", filepath.Join(dir, name))
+	}
+	return nil
+}
+
+// printStaged prints lists of changes as one table.
+func (p program) printStaged(lists ...[]writeback.Staged) error {
+	tw := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	empty := true
+	for _, list := range lists {
+		for _, s := range list {
+			if empty {
+				fmt.Fprintln(tw, "CHANGE\tBYTES\tSINCE\tPATH\tREMARK")
+			}
+			empty = false
+			size := strconv.FormatInt(s.Bytes, 10)
+			if s.Doing == "delete" || s.Doing == "mkdir" {
+				size = "-"
+			}
+			since := "-"
+			if !s.Since.IsZero() {
+				since = humanize.Time(s.Since)
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", s.Doing, size, since, shownName(s.Path), remark(s))
+		}
+	}
+	return tw.Flush()
+}
+
+// remark says what is special about a change.
+func remark(s writeback.Staged) string {
+	switch {
+	case s.Suspect:
+		return "suspect: the disk lost some of it"
+	case s.Unfinished:
+		return "unfinished: never closed"
+	case s.Changed:
+		return "written to after its last close"
+	case s.From != "":
+		return "from " + shownName(s.From)
+	}
+	return ""
+}
+
+// shownName returns a path as a terminal may show it.
+func shownName(path string) string {
+	if path == "" {
+		return "/"
+	}
+	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return strconv.Quote(path)
+	}
+	return path
+}
+
+// stagedExportCmd is `pailfs staged export`.
+type stagedExportCmd struct {
+	stagedFlags
+	To   string `arg:"" name:"to" placeholder:"TO" help:"Directory to copy to; it is made if its parent exists."`
+	Path string `name:"path" placeholder:"PATH" help:"A file or directory, as the mount showed it, relative to the mount; everything if not given."`
+}
+
+// Help gives examples.
+func (stagedExportCmd) Help() string {
+	return `Files keep their paths below the directory, and nothing that exists is overwritten. Of a file that the disk lost some of what is left gets the ending .suspect-ID, and one that was never closed .unfinished-ID. The cache directory stays as it is.
+
+Exit codes: 0 all of it is there, whole, 1 something is not (it is named), 2 wrong arguments.
+
+Examples:
+
+	pailfs staged export --cache-dir /ssd/pailfs /tmp/rescued
+	pailfs staged export --cache-dir /ssd/pailfs --path ckpt/step-500 /tmp/rescued`
+}
+
+// Run copies.
+func (c *stagedExportCmd) Run(p program) error {
+	dir, err := c.staging()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	p.progress("copying")
+	files, err := writeback.Export(ctx, dir, cleanPath(c.Path), c.To)
+	var bytes int64
+	failed, odd := 0, 0
+	for _, f := range files {
+		switch {
+		case f.Err != nil:
+			failed++
+			fmt.Fprintf(p.stderr, "pailfs: %s: %s\n", shownName(f.Path), oneLine(f.Err))
+			continue
+		case f.Suspect:
+			odd++
+			fmt.Fprintf(p.stderr, "pailfs: %s is suspect: the disk lost some of it\n", shownName(f.To))
+		case f.Unfinished:
+			odd++
+			fmt.Fprintf(p.stderr, "pailfs: %s is unfinished: it was never closed\n", shownName(f.To))
+		}
+		bytes += f.Bytes
+		fmt.Fprintln(p.stdout, shownName(f.To))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted; what was copied is whole, run it again with another directory to copy all")
+	case err != nil:
+		return c.explain(err)
+	case failed > 0:
+		return fmt.Errorf("%d of %d files are not in %s", failed, len(files), c.To)
+	case odd > 0:
+		return fmt.Errorf("%d of %d files, %s, are in %s, but %d are suspect or unfinished", len(files), len(files), humanSize(bytes), c.To, odd)
+	}
+	fmt.Fprintf(p.stderr, "pailfs: %d files, %s, are in %s\n", len(files), humanSize(bytes), c.To)
+	return nil
+}
+
+// cleanPath makes a path of the mount what the staging directory calls it.
+func cleanPath(path string) string {
+	path = strings.Trim(filepath.Clean("/"+path), "/")
+	return path
+}
+
+// stagedDiscardCmd is `pailfs staged discard`.
+type stagedDiscardCmd struct {
+	stagedFlags
+	Path string `name:"path" xor:"what" required:"" placeholder:"PATH" help:"A file or directory, relative to the mount."`
+	All  bool   `name:"all" xor:"what" required:"" help:"Everything."`
+	Yes  bool   `name:"yes" help:"Do it. Without this it is only said what would be lost."`
+}
+
+// Help gives examples.
+func (stagedDiscardCmd) Help() string {
+	return `Says exactly what is lost, and with --yes removes it: the object store keeps, or shows again, what it has at those names. Of a file that was renamed the old name comes back.
+
+Exit codes: 0 given up, 1 failed, 2 wrong arguments, or --yes is missing.
+
+Examples:
+
+	pailfs staged discard --cache-dir /ssd/pailfs --path ckpt/step-500
+	pailfs staged discard --cache-dir /ssd/pailfs --path ckpt/step-500 --yes
+	pailfs staged discard --cache-dir /ssd/pailfs --all --yes`
+}
+
+// Run gives up.
+func (c *stagedDiscardCmd) Run(p program) error {
+	dir, err := c.staging()
+	if err != nil {
+		return err
+	}
+	path := cleanPath(c.Path)
+	if path == "" && !c.All {
+		return usage(errors.New("--path names the whole mount: say --all to give up everything"))
+	}
+	lost := 0
+	err = writeback.Discard(dir, path, func(list []writeback.Staged) error {
+		lost = len(list)
+		if err := p.printStaged(list); err != nil {
+			return err
+		}
+		if !c.Yes {
+			return usage(fmt.Errorf("nothing was given up: with --yes these %d changes are lost for good", lost))
+		}
+		return nil
+	})
+	if errors.Is(err, writeback.ErrNothing) && c.All {
+		fmt.Fprintln(p.stderr, "pailfs: nothing is left there")
+		return nil
+	}
+	if err != nil {
+		return c.explain(err)
+	}
+	fmt.Fprintf(p.stderr, "pailfs: %d changes were given up\n", lost)
+	return nil
+}

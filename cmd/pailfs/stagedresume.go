@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// stagedResumeCmd is `pailfs staged resume`.
+type stagedResumeCmd struct {
+	stagedFlags
+	storeFlags
+	Attrs   string          `name:"attrs" placeholder:"KIND" group:"mount" oneof:"none,oss" help:"Where modes, owners and times of files are kept, as for the mount."`
+	Timeout config.Duration `name:"timeout" default:"0s" placeholder:"TIME" help:"Give up after this long; 0s waits for ever."`
+}
+
+// Help gives examples.
+func (stagedResumeCmd) Help() string {
+	return `Publishes what was written, in its order, and needs neither a mount nor FUSE. The bucket and prefix are those of the mount; give the same --endpoint, --credentials and --attrs, or its --config.
+
+Exit codes: 0 all of it is in the object store, 1 something is not (it is named, and stays), 2 wrong arguments.
+
+Examples:
+
+	pailfs staged resume --cache-dir /ssd/pailfs --endpoint https://oss-cn-hangzhou-internal.aliyuncs.com --region cn-hangzhou
+	pailfs staged resume --cache-dir /mnt/dead-node/pailfs --config /etc/pailfs/data.yaml --timeout 10m`
+}
+
+// Run publishes.
+func (c *stagedResumeCmd) Run(p program, parsed *kong.Context) (err error) {
+	dir, err := c.staging()
+	if err != nil {
+		return err
+	}
+	report, err := writeback.Inspect(dir)
+	if err != nil {
+		return c.explain(err)
+	}
+	l, err := c.loadWith(p, parsed, func(s *config.Config) {
+		s.CacheDir, s.Attrs = filepath.Dir(dir), c.Attrs
+	}, "cache-dir", "attrs")
+	if err != nil {
+		return err
+	}
+	if !report.Same(l.Endpoint, report.Bucket, report.Prefix) {
+		return usage(fmt.Errorf("--endpoint %s: what is staged belongs to oss://%s/%s at %s: give that endpoint", l.Endpoint, report.Bucket, report.Prefix, report.Endpoint))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	conn, err := p.connect(l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.close()) }()
+	if _, err := conn.bucket(ctx, report.Bucket, report.Prefix); err != nil {
+		return err
+	}
+	return c.resume(ctx, p, conn, report)
+}
+
+// resume publishes what the report tells of.
+func (c *stagedResumeCmd) resume(ctx context.Context, p program, conn *connection, report writeback.Report) (err error) {
+	client, err := conn.client(report.Bucket)
+	if err != nil {
+		return err
+	}
+	tree, err := manifest.NewLive(manifest.LiveConfig{Prefix: report.Prefix}, client.As(oss.Demand), prometheus.NewRegistry(), conn.log)
+	if err != nil {
+		return fmt.Errorf("open names of oss://%s/%s: %w", report.Bucket, report.Prefix, err)
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("ask for this machine's name: %w", err)
+	}
+	space, err := writeback.Open(writeback.Config{
+		Dir:      report.Dir,
+		Endpoint: conn.settings.Endpoint,
+		Bucket:   report.Bucket,
+		Prefix:   report.Prefix,
+		Host:     host,
+		User:     fmt.Sprintf("pailfs staged resume (process %d)", os.Getpid()),
+		Attrs:    conn.settings.Attrs == "oss",
+	}, tree, client.As(oss.Upload), withoutCache{client.As(oss.Upload)}, nil, conn.log)
+	if err != nil {
+		return c.explain(err)
+	}
+	running, stop := context.WithCancel(context.Background())
+	var loops sync.WaitGroup
+	var failed error
+	loops.Go(func() { failed = space.Run(running) })
+	defer func() {
+		stop()
+		loops.Wait()
+		err = errors.Join(err, failed, space.Close())
+	}()
+	return c.drain(ctx, p, space)
+}
+
+// drain waits until everything is published, and says what is not.
+func (c *stagedResumeCmd) drain(ctx context.Context, p program, space *writeback.Space) error {
+	patient := ctx
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		patient, cancel = context.WithTimeout(ctx, time.Duration(c.Timeout))
+		defer cancel()
+	}
+	before := space.Status()
+	bar := p.newMeter()
+	stopBar := bar.watch(func(m *meter) {
+		now := space.Status()
+		m.show(fmt.Sprintf("%d changes left", now.Pending), before.DirtyBytes-now.DirtyBytes, before.DirtyBytes)
+	})
+	patient, stopWatch := untilStuck(patient, space)
+	failed := space.Drain(patient)
+	stopWatch()
+	stopBar()
+	after := space.Status()
+	end := ending{Left: after.Pending, Paths: space.Pending("", listedAtEnd)}
+	switch {
+	case end.Left > 0 && ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %w", end.error())
+	case end.Left > 0:
+		return end.error()
+	case len(after.Suspects) > 0:
+		return fmt.Errorf("%d changes are in the object store, but the disk lost some of %s: export what is left with pailfs staged export", before.Pending-end.Left, shownNames(after.Suspects))
+	case failed != nil:
+		return failed
+	}
+	for _, conflict := range after.Conflicts {
+		if conflict.Kept != "" {
+			fmt.Fprintf(p.stderr, "pailfs: %s holds somebody else's change; ours is %s\n", shownName(conflict.Path), shownName(conflict.Kept))
+		} else {
+			fmt.Fprintf(p.stderr, "pailfs: %s holds somebody else's change; ours was not carried out\n", shownName(conflict.Path))
+		}
+	}
+	fmt.Fprintf(p.stderr, "pailfs: %d changes were published, nothing is left\n", before.Pending)
+	return nil
+}
+
+// stillness is how long nothing may move before what waits behind something that
+// cannot be uploaded is given up, stillnessPoll how often that is looked at.
+const (
+	stillness     = 5 * time.Second
+	stillnessPoll = 200 * time.Millisecond
+)
+
+// untilStuck returns a context that also ends when nothing is uploaded any more,
+// because all that is left cannot be, or waits for what cannot be.
+func untilStuck(ctx context.Context, space *writeback.Space) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		tick := time.NewTicker(stillnessPoll)
+		defer tick.Stop()
+		since, left := time.Now(), -1
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			st := space.Status()
+			moves := st.FailingCount == 0 || st.Pending != left || slices.ContainsFunc(space.Pending("", flushListed), func(e writeback.PendingEntry) bool {
+				return e.State == "uploading" || e.State == "retrying"
+			})
+			left = st.Pending
+			if moves {
+				since = time.Now()
+			} else if time.Since(since) > stillness {
+				cancel()
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		cancel()
+		loop.Wait()
+	}
+}
+
+// shownNames returns some of the paths for people.
+func shownNames(paths []string) string {
+	text := ""
+	for i, path := range paths {
+		if i == listedAtEnd {
+			return fmt.Sprintf("%s and %d more", text, len(paths)-i)
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += shownName(path)
+	}
+	return text
+}
+
+// withoutCache is the cache of a space that nobody reads from.
+type withoutCache struct{ bucket oss.RangeReader }
+
+var _ writeback.Cache = withoutCache{}
+
+// takeChunk is how much of an object is fetched at once, in bytes.
+const takeChunk = 8 << 20
+
+// Take implements [writeback.Cache]: it fetches the object.
+func (w withoutCache) Take(ctx context.Context, obj oss.Object, dst string) error {
+	file, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, min(takeChunk, obj.Size))
+	for off := int64(0); off < obj.Size && err == nil; off += int64(len(buffer)) {
+		buffer = buffer[:min(int64(len(buffer)), obj.Size-off)]
+		if _, err = w.bucket.ReadRange(ctx, oss.RangeRequest{Object: obj, Offset: off, Buffer: buffer}); err == nil {
+			_, err = file.WriteAt(buffer, off)
+		}
+	}
+	return errors.Join(err, file.Close())
+}
+
+// Adopt implements [writeback.Cache]: nothing is kept.
+func (withoutCache) Adopt(oss.Object, uint64, string) (bool, error) { return false, nil }
+
+// MakeRoom implements [writeback.Cache].
+func (withoutCache) MakeRoom(int64) int64 { return 0 }
