@@ -53,6 +53,14 @@ func (c *fakeCache) Take(ctx context.Context, obj oss.Object, dst string) error 
 	return os.WriteFile(dst, b, 0o600)
 }
 
+// get returns the content of an object that the cache has.
+func (c *fakeCache) get(obj oss.Object) ([]byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, ok := c.content[obj]
+	return b, ok
+}
+
 func (c *fakeCache) Adopt(obj oss.Object, crc uint64, path string) (bool, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -369,33 +377,44 @@ func (w *world) read(dir, base string) (string, error) {
 	return w.readEntry(e)
 }
 
+// readEntry reads as fs does: where an object is gone, the content of a file may be
+// another object by now.
 func (w *world) readEntry(e Entry) (string, error) {
 	obj := e.Object
-	if f := e.File; f != nil {
-		a, err := f.Stat()
-		if err != nil {
-			return "", err
-		}
-		b := make([]byte, a.Size)
-		n, staged, err := f.ReadAt(b, 0)
-		if staged {
-			if errors.Is(err, io.EOF) {
-				err = nil
+	for {
+		if f := e.File; f != nil {
+			a, err := f.Stat()
+			if err != nil {
+				return "", err
 			}
-			return string(b[:n]), err
+			b := make([]byte, a.Size)
+			n, staged, err := f.ReadAt(b, 0)
+			if staged {
+				if errors.Is(err, io.EOF) {
+					err = nil
+				}
+				return string(b[:n]), err
+			}
+			obj, _ = f.Content()
 		}
-		obj, _ = f.Content()
-	}
-	if b, ok := w.cache.content[obj]; ok {
-		return string(b), nil
-	}
-	b := make([]byte, obj.Size)
-	if len(b) > 0 {
-		if _, err := w.bucket.ReadRange(w.Context(), oss.RangeRequest{Object: obj, Buffer: b}); err != nil {
+		if b, ok := w.cache.get(obj); ok {
+			return string(b), nil
+		}
+		b := make([]byte, obj.Size)
+		if len(b) == 0 {
+			return "", nil
+		}
+		_, err := w.bucket.ReadRange(w.Context(), oss.RangeRequest{Object: obj, Buffer: b})
+		if err == nil {
+			return string(b), nil
+		}
+		if e.File == nil {
+			return "", err
+		}
+		if now, staged := e.File.Content(); !staged && now == obj {
 			return "", err
 		}
 	}
-	return string(b), nil
 }
 
 // inBucket returns the objects under the prefix.
