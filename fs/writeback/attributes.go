@@ -159,7 +159,12 @@ func (s *Space) setTime(f *File, st *fileState, r *attrRecord, t time.Time) erro
 	if err != nil {
 		return err
 	}
-	if stamp != st.Stamp || size != st.Size {
+	tight, err := f.tight()
+	if err != nil {
+		return err
+	}
+	if !tight || stamp != st.Stamp || size != st.Size {
+		// A write that comes at this moment would not show.
 		f.touched.Store(true)
 	}
 	if err := os.Chtimes(path, time.Time{}, t); err != nil {
@@ -170,6 +175,19 @@ func (s *Space) setTime(f *File, st *fileState, r *attrRecord, t time.Time) erro
 	}
 	r.Stamp = stamp
 	return nil
+}
+
+// tight reports whether nobody can change the staged file. f.committing is held.
+func (f *File) tight() (bool, error) {
+	if f.hasWriters() {
+		return false, nil
+	}
+	file, err := os.Open(f.space.path(f.id))
+	if err != nil {
+		return false, fmt.Errorf("open staged file: %w", err)
+	}
+	defer file.Close()
+	return sealed(file)
 }
 
 // truncate sets the size of f, as one change that counts at once.

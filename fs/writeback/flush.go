@@ -19,6 +19,9 @@ func (s *Space) Flush(ctx context.Context, path string) error {
 		run.next = run.wanted
 	}
 	s.mu.Unlock()
+	if err := s.commitMapped(path); err != nil {
+		return err
+	}
 	tried := make(map[uint64]int)
 	for {
 		wake(s.commitNow)
@@ -60,6 +63,31 @@ func (s *Space) Flush(ctx context.Context, path string) error {
 		case <-changed:
 		}
 	}
+}
+
+// commitMapped commits what was stored through mappings of files that nobody has
+// open any more, at path or below it.
+func (s *Space) commitMapped(path string) error {
+	s.mu.Lock()
+	var files []*File
+	for id, st := range s.mu.Files {
+		if st.Staged && st.Linked && covers(path, join(st.Dir, st.Name)) {
+			files = append(files, s.file(id))
+		}
+	}
+	s.mu.Unlock()
+	var failed error
+	for _, f := range files {
+		if f.hasWriters() {
+			continue
+		}
+		if st := f.state(); f.lent.Load() && st.Gen > st.BaseGen && st.Inline == st.Gen {
+			// A page that is still to be written back changes without the time showing it.
+			f.unsure.Store(true)
+		}
+		failed = errors.Join(failed, f.commit(false))
+	}
+	return failed
 }
 
 // Drain is Flush of everything after which nothing is held back any more, for the
