@@ -99,9 +99,12 @@ func TestNothingLeaks(t *testing.T) {
 				t.Logf("%+v", least)
 				uses = append(uses, least)
 			}
-			first, last := uses[0], uses[len(uses)-1]
-			if last.descriptors > first.descriptors+50 || last.goroutines > first.goroutines+50 {
-				t.Errorf("after the first cycle %+v, after the last %+v", first, last)
+			// How many connections to the store a cycle leaves idle, each with two goroutines,
+			// differs: the first two show it. A leak goes on after them.
+			settled := use{descriptors: max(uses[0].descriptors, uses[1].descriptors), goroutines: max(uses[0].goroutines, uses[1].goroutines)}
+			last := uses[len(uses)-1]
+			if last.descriptors > settled.descriptors+50 || last.goroutines > settled.goroutines+80 {
+				t.Errorf("after the first two cycles %+v, after the last %+v", settled, last)
 				d.dump()
 			}
 			const bound = 64<<20 + 150<<20
