@@ -14,7 +14,7 @@ func TestNormalizeDatasetTakesEverySpellingOfOneName(t *testing.T) {
 			t.Errorf("NormalizeDataset(%q) is %q, %v", name, got, err)
 		}
 	}
-	for _, name := range []string{"", "oss://", "b/../c", "b//c", "b/\n"} {
+	for _, name := range []string{"", "oss://", "b/../c", "b//c", "b/\nc"} {
 		if got, err := NormalizeDataset(name); err == nil {
 			t.Errorf("NormalizeDataset(%q) is %q, no error", name, got)
 		}
