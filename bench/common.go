@@ -88,6 +88,10 @@ func (f commonFlags) open(p program) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	writers, err := writerProcess()
+	if err != nil {
+		return nil, err
+	}
 	work, err := os.MkdirTemp(f.Work, "pailfs-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a working directory: %w", err)
@@ -102,7 +106,7 @@ func (f commonFlags) open(p program) (*session, error) {
 		Command: strings.Join(append([]string{"bench"}, p.args[1:]...), " "), Machine: facts, Short: f.Short,
 	}
 	s.runner, err = suite.Open(suite.Config{
-		Programs: programs, Work: work, Sizes: sizes, Runs: runs, Reader: process, Self: process.Command[0], PrepareBytes: prepare,
+		Programs: programs, Work: work, Sizes: sizes, Runs: runs, Reader: process, Writer: writers, Self: process.Command[0], PrepareBytes: prepare,
 		Keep: f.Keep, Say: p.say,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/pailfs/pailfs/bench/reader"
+	"github.com/pailfs/pailfs/bench/writer"
 )
 
 // cli is the grammar of the command line.
@@ -21,6 +22,7 @@ type cli struct {
 	Compare    compareCmd    `cmd:"" help:"Say what became faster or slower between two results, and how sure that is."`
 	Demo       demoCmd       `cmd:"" help:"Read a real data set cold, warm, from SSD and from the raw disk; check every byte; draw the result."`
 	ReadJob    readJobCmd    `cmd:"" hidden:"" help:"Carry out one job given on standard input."`
+	WriteJob   writeJobCmd   `cmd:"" hidden:"" help:"Carry out one job of writing given on standard input."`
 	NamesJob   namesJobCmd   `cmd:"" hidden:"" help:"List one tree as said on standard input."`
 	MemoryTree memoryTreeCmd `cmd:"" hidden:"" help:"Mount a tree of empty files out of memory."`
 }
@@ -57,6 +59,27 @@ type readJobCmd struct{}
 
 // Run reads a job from standard input and writes its outcome.
 func (readJobCmd) Run(p program) error { return reader.Serve(p.ctx, os.Stdin, p.stdout) }
+
+// writeJobCmd is the writing process.
+type writeJobCmd struct{}
+
+// Run reads a job from standard input and writes its outcome.
+func (writeJobCmd) Run(p program) error {
+	process, err := writerProcess()
+	if err != nil {
+		return err
+	}
+	return writer.Serve(p.ctx, process.Command, os.Stdin, p.stdout)
+}
+
+// writerProcess is how this program starts itself to write.
+func writerProcess() (writer.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return writer.Process{}, fmt.Errorf("find own program: %w", err)
+	}
+	return writer.Process{Command: []string{self, "write-job"}}, nil
+}
 
 // readerProcess is how this program starts itself to read.
 func readerProcess() (reader.Process, error) {

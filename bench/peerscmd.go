@@ -112,16 +112,14 @@ func (c *peersCmd) measure(p program, s *session, workloads []suite.Workload, dr
 		if err != nil {
 			return err
 		}
-		o := suite.Options{Link: rig.Link{Profile: w.Profile}, Tolerate: true}
-		if w.Profile == "seed" {
+		o := suite.Options{Link: w.Link(), Tolerate: true}
+		if w.Profile == "seed" && o.Link.Download == "" && o.Link.Upload == "" {
 			o.Link.Download = peersLink
 		}
 		var subjects []suite.Subject
 		for _, d := range drivers {
-			// What is cached needs no requests, what is not has no limit but theirs.
-			cold := w.State == suite.Cold || w.State == suite.Apart
 			switch {
-			case d.Name() == (rig.Bare{}).Name() && !cold, d.Name() == (rig.Disk{}).Name() && cold:
+			case !w.Takes(d):
 				continue
 			case d.Name() == (rig.Bare{}).Name():
 				subject, err := bareSubject(p, s, w, o)

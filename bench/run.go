@@ -22,6 +22,7 @@ type runCmd struct {
 	Client    []string `default:"pailfs,disk" placeholder:"NAME" help:"Clients, measured in turn."`
 	Profile   string   `placeholder:"NAME" help:"Profile of the server: none, seed, accelerator (default: the workload's)."`
 	Download  string   `placeholder:"RATE" help:"Limit of all downloads together, such as 600MB."`
+	Upload    string   `placeholder:"RATE" help:"Limit of all uploads together (default: the workload's)."`
 	Readers   int      `placeholder:"N" help:"Files read at once (default: the workload's)."`
 }
 
@@ -61,9 +62,13 @@ func (c *runCmd) measure(p program, s *session, drivers []rig.Driver) error {
 		if err != nil {
 			return err
 		}
-		o := suite.Options{Link: rig.Link{Profile: c.Profile, Download: c.Download}, Readers: c.Readers}
-		if c.Profile == "" {
-			o.Link.Profile = w.Profile
+		o := suite.Options{Link: w.Link(), Readers: c.Readers}
+		o.Link.Download = c.Download
+		if c.Profile != "" {
+			o.Link.Profile = c.Profile
+		}
+		if c.Upload != "" {
+			o.Link.Upload = c.Upload
 		}
 		var subjects []suite.Subject
 		for _, d := range drivers {
@@ -86,6 +91,9 @@ func (c *runCmd) measure(p program, s *session, drivers []rig.Driver) error {
 
 // bareSubject is the bare client at its best for w.
 func bareSubject(p program, s *session, w suite.Workload, o suite.Options) (suite.Subject, error) {
+	if w.Task != nil {
+		return suite.Subject{Driver: rig.Bare{}}, nil
+	}
 	if w.Job.Pattern == reader.Sequential {
 		return s.runner.BestBare(p.ctx, w, o, reader.Bytes)
 	}

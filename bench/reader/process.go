@@ -1,16 +1,13 @@
 package reader
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
-	"time"
 
+	"github.com/pailfs/pailfs/bench/child"
 	"github.com/pailfs/pailfs/bench/machine"
 )
 
@@ -22,29 +19,12 @@ type Process struct {
 
 // Run carries job out in a new process, and says how much processor time that
 // took. When ctx ends, the process is killed.
-func (p Process) Run(ctx context.Context, job Job) (Outcome, time.Duration, error) {
-	in, err := json.Marshal(job)
+func (p Process) Run(ctx context.Context, job Job) (Outcome, child.CPU, error) {
+	out, cpu, err := child.Run[Outcome](ctx, p.Command, job)
 	if err != nil {
-		return Outcome{}, 0, fmt.Errorf("encode job: %w", err)
+		return Outcome{}, cpu, fmt.Errorf("read %s: %w", job.Pattern, err)
 	}
-	c := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
-	c.Stdin = bytes.NewReader(in)
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
-	// The runtime's preemption signals would interrupt requests to a file system.
-	c.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
-	c.WaitDelay = 10 * time.Second
-	if err := c.Run(); err != nil {
-		if said := strings.TrimSpace(stderr.String()); said != "" {
-			err = fmt.Errorf("%s (%w)", said, err)
-		}
-		return Outcome{}, 0, fmt.Errorf("read %s: %w", job.Pattern, err)
-	}
-	var out Outcome
-	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
-		return Outcome{}, 0, fmt.Errorf("decode outcome: %w", err)
-	}
-	return out, c.ProcessState.UserTime() + c.ProcessState.SystemTime(), nil
+	return out, cpu, nil
 }
 
 // Serve reads one job from in, carries it out and writes its outcome to out.

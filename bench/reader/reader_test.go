@@ -68,7 +68,7 @@ func TestSequentialReadsEveryByte(t *testing.T) {
 		if out.Bytes != m.Bytes() || out.Ops != 12 || out.Seconds <= 0 {
 			t.Errorf("outcome is %+v", out)
 		}
-		if used <= 0 || out.PeakBytes < 1<<20 {
+		if used.All() <= 0 || out.PeakBytes < 1<<20 {
 			t.Errorf("%v of processor time, peak %d", used, out.PeakBytes)
 		}
 	}

@@ -36,7 +36,9 @@ const (
 	ReadsPerSecond Metric = "reads/s"
 	// ObjectsPerSecond counts objects that a manifest took in.
 	ObjectsPerSecond Metric = "objects/s"
-	// Seconds is the median time of a single read.
+	// NamesPerSecond counts names that were listed.
+	NamesPerSecond Metric = "names/s"
+	// Seconds is the time of a single read or save, as the median or the mean of a run.
 	Seconds Metric = "s"
 	// Requests counts requests to the server.
 	Requests Metric = "requests"
@@ -69,6 +71,9 @@ type Sample struct {
 	Ops     int64   `json:"ops"`
 	// Quantiles of single reads in seconds, where they were timed.
 	Quantiles *Quantiles `json:"quantiles,omitempty"`
+	// Latencies are the seconds of every single operation, for what is worked out of
+	// them.
+	Latencies []float64 `json:"-"`
 	// ReaderCPU, DaemonCPU and ServerCPU are processor seconds.
 	ReaderCPU float64 `json:"reader_cpu_seconds"`
 	DaemonCPU float64 `json:"daemon_cpu_seconds"`

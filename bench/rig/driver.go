@@ -36,7 +36,8 @@ type Place struct {
 	Programs string
 	// Work is a directory of the driver's own, for cache, mount point and log.
 	Work string
-	// Disk is the directory that holds a plain copy of the data.
+	// Disk is the directory that holds a plain copy of the data, or takes what is
+	// written.
 	Disk string
 	// Server holds the data below Prefix, which ends with a slash.
 	Server *Server
@@ -51,12 +52,17 @@ var ErrUnsettled = errors.New("not whole in the client's cache")
 type Session interface {
 	// Aim completes a job with where this client shows the data.
 	Aim(job *reader.Job)
+	// Root is the directory where this client shows the data, "" if it has none.
+	Root() string
 	// Daemons are the processes that work for the reader beside itself.
 	Daemons() []int
 	// Settle waits until the client has finished, for these files, what it does
 	// behind the reader's back, such as filling its cache. ErrUnsettled says that it
 	// left something out, which reading once more may bring in.
 	Settle(ctx context.Context, names []string) error
+	// Flush asks the client to bring what was written into the bucket, and waits for
+	// that if it can be waited for.
+	Flush(ctx context.Context) error
 	// Stop ends the client. Its cache stays in the Place's Work.
 	Stop(ctx context.Context) error
 }
@@ -89,9 +95,11 @@ func (Disk) Start(_ context.Context, p Place) (Session, error) { return diskSess
 
 type diskSession struct{ root string }
 
+func (s diskSession) Root() string                         { return s.root }
 func (s diskSession) Aim(job *reader.Job)                  { job.Root = s.root }
 func (diskSession) Daemons() []int                         { return nil }
 func (diskSession) Settle(context.Context, []string) error { return nil }
+func (diskSession) Flush(context.Context) error            { return nil }
 func (diskSession) Stop(context.Context) error             { return nil }
 
 // Bare sends requests without a file system: the limit of the link.
@@ -114,8 +122,10 @@ func (s bareSession) Aim(job *reader.Job) {
 	bucket := s.place.Server.Bucket()
 	job.Bucket, job.Prefix = &bucket, s.place.Prefix
 }
+func (bareSession) Root() string                           { return "" }
 func (bareSession) Daemons() []int                         { return nil }
 func (bareSession) Settle(context.Context, []string) error { return nil }
+func (bareSession) Flush(context.Context) error            { return nil }
 func (bareSession) Stop(context.Context) error             { return nil }
 
 // joinStop adds what went wrong in cleaning up to the error that made it

@@ -34,9 +34,6 @@ func StartMemoryTree(ctx context.Context, program, work string, dirs, files int)
 	return &MemoryTree{m}, nil
 }
 
-// Root is where the tree is shown.
-func (t *MemoryTree) Root() string { return t.at }
-
 // Stop unmounts and ends the program.
 func (t *MemoryTree) Stop() error {
 	if err := unix.Unmount(t.at, 0); err != nil {

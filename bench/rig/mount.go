@@ -59,6 +59,9 @@ func device(path string) (uint64, error) {
 // aim points a job at the mount.
 func (m *mount) aim(job *reader.Job) { job.Root = m.at }
 
+// Root implements part of [Session].
+func (m *mount) Root() string { return m.at }
+
 func (m *mount) daemons() []int { return []int{m.process.pid()} }
 
 // detach takes the mount away if it is still there.

@@ -156,6 +156,36 @@ func (s *PailfsSession) Status(ctx context.Context) (string, error) {
 	return string(out), nil
 }
 
+// Flush implements [Session] with `pailfs flush`.
+func (s *PailfsSession) Flush(ctx context.Context) error {
+	args := s.FlushCommand(s.Mount)
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("flush %q: %w: %s", s.Mount, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// FlushCommand is the command that brings what is below path into the bucket.
+func (s *PailfsSession) FlushCommand(path string) []string {
+	return []string{s.program, "flush", path}
+}
+
+// Abandon unmounts without uploading: what is not in the bucket stays staged.
+func (s *PailfsSession) Abandon(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, s.program, "umount", "--force", s.Mount).CombinedOutput()
+	if err != nil && s.process.running() {
+		err = fmt.Errorf("unmount %q by force: %w: %s", s.Mount, err, strings.TrimSpace(string(out)))
+		return errors.Join(err, s.process.stop(20*time.Second), s.detach())
+	}
+	select {
+	case <-s.process.ended: // it says by its exit code that something is left
+		return nil
+	case <-time.After(time.Minute):
+		return errors.Join(fmt.Errorf("unmount %q by force: the daemon goes on", s.Mount), s.process.stop(10*time.Second))
+	}
+}
+
 // Stop implements [Session]. It unmounts as a user does, and by force if that
 // fails: a mount must not outlive its measurement.
 func (s *PailfsSession) Stop(ctx context.Context) error {

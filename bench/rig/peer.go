@@ -43,7 +43,7 @@ var _ Driver = Peer{}
 func Peers() []Peer {
 	return []Peer{
 		{"s3fs", "use_cache, parallel_count=16, multipart_size=16, max_stat_cache_size=200000, enable_noobj_cache, SigV4, path style", s3fs},
-		{"rclone", "mount --vfs-cache-mode full, --vfs-read-chunk-size 8M, --vfs-read-ahead 64M, --dir-cache-time 1h, path style", rclone},
+		{"rclone", "mount --vfs-cache-mode full, --vfs-read-chunk-size 8M, --vfs-read-ahead 64M, --dir-cache-time 1h, --vfs-write-back 0s, --s3-chunk-size 16M, --s3-upload-concurrency 16, path style", rclone},
 		{"ossfs", "use_cache, parallel_count=16, multipart_size=16, max_stat_cache_size=200000", ossfs},
 		{"ossfs2", "its defaults: no cache on disk, prefetch on", ossfs2},
 		{"geesefs", "--memory-limit 1000, --max-parallel-parts 16, no cache on disk", geesefs},
@@ -111,6 +111,9 @@ func (s *peerSession) Daemons() []int      { return s.daemons() }
 // Settle has nothing to ask a peer: its cache is on disk when it has answered.
 func (s *peerSession) Settle(context.Context, []string) error { return nil }
 
+// Flush has nothing to say to a peer: whoever needs it in the bucket looks there.
+func (s *peerSession) Flush(context.Context) error { return nil }
+
 // Stop unmounts, and by force where the program holds on to its mount.
 func (s *peerSession) Stop(ctx context.Context) error {
 	if !s.process.running() {
@@ -147,7 +150,7 @@ func rclone(m peerMount) (args, env []string, err error) {
 	args = []string{
 		"mount", "peer:" + m.bucket + "/" + m.prefix, m.at, "--cache-dir", m.cache, "--vfs-cache-mode", "full",
 		"--dir-cache-time", "1h", "--attr-timeout", "1h", "--vfs-read-chunk-size", "8M", "--buffer-size", "32M", "--vfs-read-ahead", "64M",
-		"--transfers", "16", "--config", "",
+		"--vfs-write-back", "0s", "--s3-chunk-size", "16M", "--s3-upload-concurrency", "16", "--transfers", "16", "--config", "",
 	}
 	env = []string{
 		"RCLONE_CONFIG_PEER_TYPE=s3", "RCLONE_CONFIG_PEER_PROVIDER=Other", "RCLONE_CONFIG_PEER_FORCE_PATH_STYLE=true",

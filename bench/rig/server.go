@@ -22,6 +22,12 @@ type Link struct {
 	// Download bounds all downloads together, as ossemu's flag takes it, such as
 	// 600MB; "" leaves the profile's bound.
 	Download string `json:"download,omitempty"`
+	// Upload bounds all uploads together.
+	Upload string `json:"upload,omitempty"`
+	// Memory says that the server keeps its objects in memory and makes their ETags
+	// cheaply: a server across the network uses neither this machine's disk nor its
+	// processors.
+	Memory bool `json:"memory,omitempty"`
 }
 
 // String describes the link for people.
@@ -32,6 +38,9 @@ func (l Link) String() string {
 	}
 	if l.Download != "" {
 		s += ", link " + l.Download + "/s"
+	}
+	if l.Upload != "" {
+		s += ", up " + l.Upload + "/s"
 	}
 	return s
 }
@@ -77,6 +86,12 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	if cfg.Link.Download != "" {
 		args = append(args, "--download", cfg.Link.Download)
+	}
+	if cfg.Link.Upload != "" {
+		args = append(args, "--upload", cfg.Link.Upload)
+	}
+	if cfg.Link.Memory {
+		args = append(args, "--cheap-etags")
 	}
 	s.process, err = startProcess(processConfig{
 		name: "ossemu", args: args, env: s.Environment(), log: cfg.Log, stdout: out, stays: cfg.Stays,

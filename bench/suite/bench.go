@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/bench/child"
 	"github.com/pailfs/pailfs/bench/machine"
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
@@ -44,10 +45,13 @@ func (b *bench) sample(ctx context.Context, run int) (result.Sample, error) {
 		return result.Sample{}, err
 	}
 	job := b.job(run)
-	sample, err := b.runner.timed(ctx, b.workload, job, b.session.Daemons())
+	sample, _, err := b.runner.timed(ctx, b.session.Daemons(), func() (reader.Outcome, child.CPU, error) {
+		return b.runner.cfg.Reader.Run(ctx, job)
+	})
 	if err != nil {
 		return result.Sample{}, err
 	}
+	sample.Value = b.workload.value(sample)
 	if err := b.verify(ctx, job); err != nil {
 		return result.Sample{}, err
 	}
@@ -187,55 +191,62 @@ func (b *bench) stop(ctx context.Context, keep bool) error {
 	return err
 }
 
-// timed carries job out and notes what everyone used meanwhile.
-func (r *Runner) timed(ctx context.Context, w Workload, job reader.Job, daemons []int) (result.Sample, error) {
+// timed calls do, which carries a job out, and notes what everyone used meanwhile.
+// What it used by then can be accounted further, from the meter that it returns.
+func (r *Runner) timed(ctx context.Context, daemons []int, do func() (reader.Outcome, child.CPU, error)) (result.Sample, meter, error) {
 	sample := result.Sample{}
 	var err error
 	if sample.Load, err = machine.Load(); err != nil {
-		return result.Sample{}, err
+		return result.Sample{}, meter{}, err
 	}
 	for _, pid := range daemons {
 		if err := machine.ResetPeak(pid); err != nil {
-			return result.Sample{}, err
+			return result.Sample{}, meter{}, err
 		}
 	}
 	if r.server != nil {
 		if err := r.server.ResetStats(ctx); err != nil {
-			return result.Sample{}, err
+			return result.Sample{}, meter{}, err
 		}
 	}
 	before, err := r.meter(daemons)
 	if err != nil {
-		return result.Sample{}, err
+		return result.Sample{}, meter{}, err
 	}
-	out, used, err := r.cfg.Reader.Run(ctx, job)
+	out, used, err := do()
 	if err != nil {
-		return result.Sample{}, err
+		return result.Sample{}, meter{}, err
 	}
+	sample.Seconds, sample.Bytes, sample.Ops = out.Seconds, out.Bytes, out.Ops
+	sample.Latencies = out.Latencies
+	sample.Quantiles = result.QuantilesOf(out.Latencies)
+	sample.ReaderPeak = out.PeakBytes
+	return sample, before, r.since(ctx, &sample, daemons, before, used)
+}
+
+// since completes a sample with what was used since before.
+func (r *Runner) since(ctx context.Context, sample *result.Sample, daemons []int, before meter, used child.CPU) error {
 	after, err := r.meter(daemons)
 	if err != nil {
-		return result.Sample{}, err
+		return err
 	}
 	if r.server != nil {
 		stats, err := r.server.Stats(ctx)
 		if err != nil {
-			return result.Sample{}, err
+			return err
 		}
 		sample.Requests = stats.Requests
 	}
+	sample.DaemonPeak = 0
 	for _, pid := range daemons {
 		memory, err := machine.MemoryOf(pid)
 		if err != nil {
-			return result.Sample{}, err
+			return err
 		}
 		sample.DaemonPeak += memory.PeakBytes
 	}
-	sample.Value = w.value(out)
-	sample.Seconds, sample.Bytes, sample.Ops = out.Seconds, out.Bytes, out.Ops
-	sample.Quantiles = result.QuantilesOf(out.Latencies)
-	sample.ReaderPeak = out.PeakBytes
-	account(&sample, before, after, used)
-	return sample, nil
+	account(sample, before, after, used.All())
+	return nil
 }
 
 // meter is what has been used up to a moment.

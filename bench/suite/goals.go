@@ -66,7 +66,7 @@ func Goals() []Goal {
 		{Name: "tree", Work: "find over many directories", Take: takeTree},
 		{Name: "server", Work: "what the server itself can do, without a target", Take: takeServer},
 	}
-	return goals
+	return append(goals, writeGoals()...)
 }
 
 // versusDisk compares pailfs with the same files on the disk itself.

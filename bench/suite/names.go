@@ -1,16 +1,13 @@
 package suite
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
+	"github.com/pailfs/pailfs/bench/child"
 	"github.com/pailfs/pailfs/bench/machine"
 	"github.com/pailfs/pailfs/bench/names"
 	"github.com/pailfs/pailfs/bench/result"
@@ -71,24 +68,17 @@ func (m *frozenMount) stop(ctx context.Context) error {
 
 // listing carries a job out in a process of its own and returns its seconds.
 func (r *Runner) listing(ctx context.Context, root, tree string, pattern names.Pattern) (float64, error) {
-	in, err := json.Marshal(names.Job{Root: root, Tree: r.cfg.Sizes.trees()[tree], Pattern: pattern})
+	seconds, _, err := r.listingCost(ctx, root, tree, pattern)
+	return seconds, err
+}
+
+// listingCost does the same and says what processor time it took.
+func (r *Runner) listingCost(ctx context.Context, root, tree string, pattern names.Pattern) (float64, child.CPU, error) {
+	out, cpu, err := child.Run[names.Outcome](ctx, []string{r.cfg.Self, "names-job"}, names.Job{Root: root, Tree: r.cfg.Sizes.trees()[tree], Pattern: pattern})
 	if err != nil {
-		return 0, err
+		return 0, cpu, fmt.Errorf("list %s (%s): %w", root, pattern, err)
 	}
-	c := exec.CommandContext(ctx, r.cfg.Self, "names-job")
-	c.Stdin = bytes.NewReader(in)
-	c.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
-	var stderr bytes.Buffer
-	c.Stderr = &stderr
-	text, err := c.Output()
-	if err != nil {
-		return 0, fmt.Errorf("list %s (%s): %w: %s", root, pattern, err, strings.TrimSpace(stderr.String()))
-	}
-	var out names.Outcome
-	if err := json.Unmarshal(text, &out); err != nil {
-		return 0, fmt.Errorf("decode outcome: %w", err)
-	}
-	return out.Seconds, nil
+	return out.Seconds, cpu, nil
 }
 
 // figure completes a target with what was measured in each run.

@@ -11,6 +11,7 @@ import (
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/writer"
 )
 
 // Config says how a [Runner] works.
@@ -23,8 +24,9 @@ type Config struct {
 	Sizes Sizes
 	// Runs is how many samples each client gives.
 	Runs int
-	// Reader carries jobs out.
+	// Reader carries out jobs of reading, Writer those of writing.
 	Reader reader.Process
+	Writer writer.Process
 	// Self is the program whose hidden commands list names and show them out of
 	// memory.
 	Self string
@@ -46,6 +48,8 @@ type Runner struct {
 	// data was last read through.
 	serverCold bool
 	places     int
+	// memory is where a server keeps its objects in memory, "" until one was asked for.
+	memory string
 }
 
 // Open prepares the working directory.
@@ -67,8 +71,16 @@ func Open(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg, stage: newStage(cfg.Work, cfg.Sizes)}, nil
 }
 
-// Close stops the server.
+// Close stops the server and frees the memory that it used.
 func (r *Runner) Close() error {
+	err := r.stopServer()
+	if r.memory != "" {
+		err = errors.Join(err, os.RemoveAll(r.memory))
+	}
+	return err
+}
+
+func (r *Runner) stopServer() error {
 	if r.server == nil {
 		return nil
 	}
@@ -82,8 +94,9 @@ type Subject struct {
 	Driver rig.Driver
 	// Label is the client's name in the results; "" means the driver's.
 	Label string
-	// Adjust changes the job for this client, if set.
-	Adjust func(*reader.Job)
+	// Adjust changes the job for this client, if set; AdjustWrite one of writing.
+	Adjust      func(*reader.Job)
+	AdjustWrite func(*writer.Job)
 }
 
 func (s Subject) label() string {
@@ -107,6 +120,12 @@ type Options struct {
 
 // Measure takes samples of all subjects in turn and returns a series for each.
 func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ...Subject) ([]result.Series, error) {
+	if w.Task != nil {
+		return r.measureWrite(ctx, w, o, subjects...)
+	}
+	if w.List != nil {
+		return r.measureList(ctx, w, o, subjects...)
+	}
 	if err := r.provide(ctx, w.Set, o.Link, subjects); err != nil {
 		return nil, err
 	}
@@ -218,11 +237,18 @@ func (r *Runner) serve(ctx context.Context, link rig.Link) error {
 	if r.server != nil && r.link == link {
 		return nil
 	}
-	if err := r.Close(); err != nil {
+	if err := r.stopServer(); err != nil {
 		return err
 	}
+	dir := filepath.Join(r.cfg.Work, "server")
+	if link.Memory {
+		var err error
+		if dir, err = r.inMemory(); err != nil {
+			return err
+		}
+	}
 	server, err := rig.StartServer(ctx, rig.ServerConfig{
-		Programs: r.cfg.Programs, Dir: filepath.Join(r.cfg.Work, "server"),
+		Programs: r.cfg.Programs, Dir: dir,
 		Log: filepath.Join(r.cfg.Work, "server.log"), Bucket: "bench", Link: link,
 	})
 	if err != nil {
@@ -243,4 +269,17 @@ func (r *Runner) place(set Set) (rig.Place, error) {
 		return rig.Place{}, fmt.Errorf("prepare place: %w", err)
 	}
 	return p, nil
+}
+
+// inMemory makes a directory that lies in memory.
+func (r *Runner) inMemory() (string, error) {
+	if r.memory != "" {
+		return r.memory, nil
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "pailfs-bench-")
+	if err != nil {
+		return "", fmt.Errorf("make a place in memory: %w", err)
+	}
+	r.memory = dir
+	return dir, nil
 }

@@ -1,6 +1,10 @@
 package suite
 
-import "github.com/pailfs/pailfs/bench/dataset"
+import (
+	"time"
+
+	"github.com/pailfs/pailfs/bench/dataset"
+)
 
 // Sizes say how much is read.
 type Sizes struct {
@@ -23,6 +27,21 @@ type Sizes struct {
 	// ListNames is how many names an ordinary directory has, WideNames a very large
 	// one; TreeDirs directories of TreeNames each are a tree.
 	ListNames, WideNames, TreeDirs, TreeNames int
+	// CheckpointBytes is the size of a checkpoint, all its files together, ModelBytes
+	// that of a model that is mapped.
+	CheckpointBytes, ModelBytes int64
+	// SaveBytes is what torch.save writes, SaveRounds times, one every SaveEvery.
+	SaveBytes  int64
+	SaveRounds int
+	SaveEvery  time.Duration
+	// LogBytes is the size of a log, to which AppendBytes are appended AppendRounds times.
+	LogBytes                  int64
+	AppendBytes, AppendRounds int
+	// TinyFiles are created, of TinyBytes each.
+	TinyFiles int
+	TinyBytes int64
+	// DirtyBytes wait for their upload when the daemon's memory is looked at.
+	DirtyBytes int64
 }
 
 // Full are the sizes that the targets name.
@@ -33,6 +52,8 @@ func Full() Sizes {
 		WarmReads: 400_000, SSDReads: 8_000, ColdReads: 300,
 		StreamBytes: 20 << 30, Names: 1_000_000, InventoryRows: 10_000_000,
 		ListNames: 10_000, WideNames: 1_000_000, TreeDirs: 1_000, TreeNames: 1_000,
+		CheckpointBytes: 4 << 30, ModelBytes: 2 << 30, SaveBytes: 2 << 30, SaveRounds: 10, SaveEvery: 5 * time.Second,
+		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 21, TinyFiles: 10_000, TinyBytes: 4 << 10, DirtyBytes: 50 << 30,
 	}
 }
 
@@ -44,6 +65,8 @@ func Quick() Sizes {
 		WarmReads: 50_000, SSDReads: 2_000, ColdReads: 60,
 		StreamBytes: 2 << 30, Names: 200_000, InventoryRows: 2_000_000,
 		ListNames: 10_000, WideNames: 200_000, TreeDirs: 200, TreeNames: 500,
+		CheckpointBytes: 512 << 20, ModelBytes: 512 << 20, SaveBytes: 256 << 20, SaveRounds: 5, SaveEvery: 2 * time.Second,
+		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 7, TinyFiles: 2_000, TinyBytes: 4 << 10, DirtyBytes: 8 << 30,
 	}
 }
 
@@ -55,6 +78,8 @@ func Short() Sizes {
 		WarmReads: 2_000, SSDReads: 200, ColdReads: 20,
 		StreamBytes: 512 << 20, Names: 10_000, InventoryRows: 100_000,
 		ListNames: 1_000, WideNames: 20_000, TreeDirs: 20, TreeNames: 100,
+		CheckpointBytes: 64 << 20, ModelBytes: 32 << 20, SaveBytes: 32 << 20, SaveRounds: 2, SaveEvery: 100 * time.Millisecond,
+		LogBytes: 8 << 20, AppendBytes: 1e6, AppendRounds: 3, TinyFiles: 200, TinyBytes: 4 << 10, DirtyBytes: 1 << 30,
 	}
 }
 

@@ -5,19 +5,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/writer"
 )
 
 // TestMain lets the test binary be the reading process.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "read-job" {
 		if err := reader.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == "write-job" {
+		if err := writer.Serve(context.Background(), []string{os.Args[0], "write-job"}, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -31,6 +38,8 @@ func tiny() Sizes {
 	return Sizes{
 		BigBytes: 4 << 20, WideFiles: 2, SmallFiles: 60, SmallBytes: 10_000, ColdFiles: 20,
 		WarmReads: 50, SSDReads: 10, ColdReads: 4, StreamBytes: 8 << 20,
+		CheckpointBytes: 4 << 20, ModelBytes: 2 << 20, SaveBytes: 1 << 20, SaveRounds: 4, SaveEvery: time.Millisecond,
+		LogBytes: 1 << 20, AppendBytes: 100_000, AppendRounds: 3, TinyFiles: 250, TinyBytes: 4096, DirtyBytes: 1 << 30,
 	}
 }
 
@@ -38,7 +47,8 @@ func runner(t *testing.T, runs int) *Runner {
 	t.Helper()
 	r, err := Open(Config{
 		Work: t.TempDir(), Sizes: tiny(), Runs: runs, Reader: reader.Process{Command: []string{os.Args[0], "read-job"}},
-		Say: t.Logf,
+		Writer: writer.Process{Command: []string{os.Args[0], "write-job"}},
+		Say:    t.Logf,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +64,7 @@ func runner(t *testing.T, runs int) *Runner {
 func TestNamesAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range Workloads(Full()) {
-		if seen[w.Name] || !strings.Contains(w.Name, "/") || w.Help == "" {
+		if seen[w.Name] || w.Help == "" {
 			t.Errorf("workload %+v", w)
 		}
 		seen[w.Name] = true
@@ -96,6 +106,10 @@ func TestEveryWorkloadRunsOnThePlainDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if w.Task != nil {
+			checkWritten(t, w, series)
+			continue
+		}
 		if len(series) != 2 || series[0].Client != "disk" || series[1].Client != "again" || series[0].How != "2 readers" {
 			t.Errorf("%s: %+v", w.Name, series)
 		}
@@ -111,6 +125,23 @@ func TestEveryWorkloadRunsOnThePlainDisk(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(r.cfg.Work, "clients"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left of the clients: %v, %v", left, err)
+	}
+}
+
+// checkWritten checks that both sides of a workload that writes have what it promises.
+func checkWritten(t *testing.T, w Workload, series []result.Series) {
+	t.Helper()
+	want := 1
+	if w.Task.Restore && !w.Task.Only {
+		want = 2
+	}
+	if len(series) != 2*want || series[0].Client != "disk" || series[want].Client != "again" {
+		t.Fatalf("%s: %+v", w.Name, series)
+	}
+	for _, s := range series {
+		if len(s.Samples) != 2 || s.Value <= 0 || s.Samples[0].Bytes == 0 || s.Samples[0].Ops == 0 {
+			t.Errorf("%s: %+v", s.Workload, s)
+		}
 	}
 }
 

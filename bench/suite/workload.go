@@ -5,6 +5,7 @@ import (
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
+	"github.com/pailfs/pailfs/bench/rig"
 )
 
 // State is what the caches hold when the clock starts.
@@ -39,8 +40,19 @@ type Workload struct {
 	// Profile is the server's profile where none is chosen.
 	Profile string
 
+	// Task is done instead of Job, List is listed instead, if set.
+	Task *Task
+	List *Listing
+	// Upload bounds all uploads where no link is chosen.
+	Upload string
+
 	// pieces is how many runs read different files; the next one begins anew.
 	pieces int
+}
+
+// Link is the server where none is chosen.
+func (w Workload) Link() rig.Link {
+	return rig.Link{Profile: w.Profile, Upload: w.Upload, Memory: w.Task != nil}
 }
 
 // Workloads returns all workloads for data of the given sizes, in the order in
@@ -55,16 +67,19 @@ func Workloads(s Sizes) []Workload {
 	}
 	each := random(s.ColdReads)
 	each.EachLatency, each.Check = true, reader.Bytes
-	return []Workload{
-		{"read/seq-cold", "one reader reads a large object from start to end, nothing cached", Big, Cold, result.BytesPerSecond, sequential, "seed", s.pieces()},
-		{"read/seq-ssd", "the same from the cache on SSD, page cache dropped", Big, OnSSD, result.BytesPerSecond, sequential, "none", s.pieces()},
-		{"read/seq-warm", "the same with the page cache warm", Big, Warm, result.BytesPerSecond, sequential, "none", s.pieces()},
-		{"read/rand4k-cold", "single pages at random places of open files, none read before", Wide, Apart, result.Seconds, each, "seed", s.pieces()},
-		{"read/rand4k-ssd", "single pages from the cache on SSD, page cache dropped", Big, OnSSD, result.ReadsPerSecond, random(s.SSDReads), "none", s.pieces()},
-		{"read/rand4k-warm", "single pages with the page cache warm", Big, Warm, result.ReadsPerSecond, random(s.WarmReads), "none", s.pieces()},
-		{"read/small-cold", "open, read and close of small files in random order, nothing cached but names", Small, Cold, result.FilesPerSecond, small(8, s.ColdFiles), "seed", s.pieces()},
-		{"read/small-warm", "the same with the page cache warm", Small, Warm, result.FilesPerSecond, small(1, 0), "none", s.pieces()},
+	read := func(name, help string, set Set, state State, metric result.Metric, job reader.Job, profile string) Workload {
+		return Workload{Name: name, Help: help, Set: set, State: state, Metric: metric, Job: job, Profile: profile, pieces: s.pieces()}
 	}
+	return append([]Workload{
+		read("read/seq-cold", "one reader reads a large object from start to end, nothing cached", Big, Cold, result.BytesPerSecond, sequential, "seed"),
+		read("read/seq-ssd", "the same from the cache on SSD, page cache dropped", Big, OnSSD, result.BytesPerSecond, sequential, "none"),
+		read("read/seq-warm", "the same with the page cache warm", Big, Warm, result.BytesPerSecond, sequential, "none"),
+		read("read/rand4k-cold", "single pages at random places of open files, none read before", Wide, Apart, result.Seconds, each, "seed"),
+		read("read/rand4k-ssd", "single pages from the cache on SSD, page cache dropped", Big, OnSSD, result.ReadsPerSecond, random(s.SSDReads), "none"),
+		read("read/rand4k-warm", "single pages with the page cache warm", Big, Warm, result.ReadsPerSecond, random(s.WarmReads), "none"),
+		read("read/small-cold", "open, read and close of small files in random order, nothing cached but names", Small, Cold, result.FilesPerSecond, small(8, s.ColdFiles), "seed"),
+		read("read/small-warm", "the same with the page cache warm", Small, Warm, result.FilesPerSecond, small(1, 0), "none"),
+	}, append(writes(s), lists(s)...)...)
 }
 
 // Find returns the workload called name.
@@ -96,14 +111,14 @@ func (w Workload) job(run, readers int) reader.Job {
 	return job
 }
 
-// value is what an outcome means in the metric of w.
-func (w Workload) value(out reader.Outcome) float64 {
+// value is what a sample means in the metric of w.
+func (w Workload) value(sample result.Sample) float64 {
 	switch w.Metric {
 	case result.BytesPerSecond:
-		return float64(out.Bytes) / out.Seconds
+		return float64(sample.Bytes) / sample.Seconds
 	case result.Seconds:
-		return result.Median(out.Latencies)
+		return result.Median(sample.Latencies)
 	default:
-		return float64(out.Ops) / out.Seconds
+		return float64(sample.Ops) / sample.Seconds
 	}
 }

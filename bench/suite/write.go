@@ -1,0 +1,442 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/bench/bare"
+	"github.com/pailfs/pailfs/bench/child"
+	"github.com/pailfs/pailfs/bench/machine"
+	"github.com/pailfs/pailfs/bench/reader"
+	"github.com/pailfs/pailfs/bench/result"
+	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/writer"
+)
+
+// Task is what a workload does with files of its own, mostly writing them. Every
+// sample begins with an empty prefix of the bucket.
+type Task struct {
+	Job writer.Job
+	// Save, if set, is done by torch.save instead of Job.
+	Save *Saving
+	// Exists says that the files are there before the client is started; the job then
+	// appends to them, or reads them.
+	Exists bool
+	// Restore reads the files again when all is in the bucket.
+	Restore bool
+	// Only says that the restoring is what is measured: the writing has no series.
+	Only bool
+}
+
+// inStore is added to a workload's name for the time until all is in the bucket.
+const inStore = "-in-oss"
+
+// writes returns the workloads that write.
+func writes(s Sizes) []Workload {
+	checkpoint := func(files int) []writer.File { return shards(files, s.CheckpointBytes) }
+	tiny := make([]writer.File, s.TinyFiles)
+	for i := range tiny {
+		tiny[i] = writer.File{Name: fmt.Sprintf("d%03d/f%05d", i/100, i), Size: s.TinyBytes}
+	}
+	return []Workload{
+		{
+			Name: "write/ckpt", Help: "one writer writes a checkpoint, syncs and closes it; then until it is in the bucket", Metric: result.BytesPerSecond,
+			Profile: "seed", Upload: writeLink,
+			Task: &Task{Job: writer.Job{Pattern: writer.Stream, Files: checkpoint(1), Writers: 1}, Restore: true},
+		},
+		{
+			Name: "write/ckpt-8", Help: "the same by eight writers, a file each", Metric: result.BytesPerSecond, Profile: "seed", Upload: writeLink,
+			Task: &Task{Job: writer.Job{Pattern: writer.Stream, Files: checkpoint(8), Writers: 8}},
+		},
+		{
+			Name: "write/ckpt-stall", Help: "how long torch.save takes, again and again, while what was saved before is uploaded: the mean", Metric: result.Seconds,
+			Profile: "seed", Upload: writeLink,
+			Task: &Task{Save: &Saving{Bytes: s.SaveBytes, Rounds: s.SaveRounds, Every: s.SaveEvery.Seconds(), Keep: savesKept}},
+		},
+		{
+			Name: "write/append", Help: "open a log that is in the bucket, append to it and close it: the median", Metric: result.Seconds, Profile: "seed", Upload: writeLink,
+			Task: &Task{Exists: true, Job: writer.Job{
+				Pattern: writer.Append, Files: []writer.File{{Name: "train.log", Size: s.LogBytes}}, Writers: 1,
+				AppendBytes: s.AppendBytes, Rounds: s.AppendRounds,
+			}},
+		},
+		{
+			Name: "write/small", Help: "four processes create many small files; then until they are in the bucket", Metric: result.FilesPerSecond, Profile: "seed", Upload: writeLink,
+			Task: &Task{Job: writer.Job{Pattern: writer.Small, Files: tiny, Writers: 4}},
+		},
+		{
+			Name: "read/mmap-model", Help: "map a large file of a client that was just started, and copy it out tensor by tensor", Metric: result.BytesPerSecond,
+			Profile: "seed",
+			Task:    &Task{Exists: true, Job: writer.Job{Pattern: writer.Map, Files: []writer.File{{Name: "model.safetensors", Size: s.ModelBytes}}, Writers: 1}},
+		},
+		{
+			Name: "restore", Help: "read a checkpoint that was just written", Metric: result.BytesPerSecond, Profile: "seed", Upload: writeLink,
+			Task: &Task{Job: writer.Job{Pattern: writer.Stream, Files: checkpoint(1), Writers: 1}, Restore: true, Only: true},
+		},
+	}
+}
+
+// Takes reports whether a client of that source, with a directory of its own or
+// without, has a part in w: what is cached needs no requests, what is not has no
+// limit but theirs, and only a directory can be appended to.
+func (w Workload) Takes(d rig.Driver) bool {
+	disk, bare := d.Source() == rig.FromDisk, d.Name() == (rig.Bare{}).Name()
+	if w.Task != nil {
+		reads := w.Task.Job.Pattern == writer.Map
+		return !(disk && reads) && !(bare && (w.Task.Save != nil || w.Task.Job.Pattern == writer.Append || w.Task.Only))
+	}
+	if w.List != nil {
+		return true
+	}
+	cold := w.State == Cold || w.State == Apart
+	return !(bare && !cold) && !(disk && cold)
+}
+
+const (
+	// writeLink is the link of the workloads that write.
+	writeLink = "600MB"
+	// savesKept is how many checkpoints are kept beside the one that is written.
+	savesKept = 2
+)
+
+// shards are files that are size bytes together.
+func shards(n int, size int64) []writer.File {
+	files := make([]writer.File, n)
+	for i := range files {
+		files[i] = writer.File{Name: fmt.Sprintf("shard-%d.bin", i), Size: size / int64(n)}
+	}
+	return files
+}
+
+// measureWrite takes samples of all subjects in turn. A client gives a series for the
+// writing, and, where there are such, one for the time until it is in the bucket and
+// one for the restoring.
+func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjects ...Subject) ([]result.Series, error) {
+	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.Driver.Source() == rig.FromBucket }) {
+		if err := r.serve(ctx, o.Link); err != nil {
+			return nil, err
+		}
+	}
+	runs := r.cfg.Runs
+	if o.Runs > 0 {
+		runs = o.Runs
+	}
+	all := make([][]result.Series, len(subjects))
+	failed := make([]string, len(subjects))
+	for range runs {
+		for i, s := range subjects {
+			if failed[i] != "" {
+				continue
+			}
+			b := &writeBench{runner: r, workload: w, options: o, subject: s}
+			taken, err := b.sample(ctx)
+			if err != nil && o.Tolerate && ctx.Err() == nil {
+				failed[i] = err.Error()
+				r.cfg.Say("  %-16s %-28s failed: %v", w.Name, s.label(), err)
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("measure %s: %s: %w", w.Name, s.label(), err)
+			}
+			for _, x := range taken {
+				r.cfg.Say("  %-16s %-28s %s", x.Workload, x.Client, x.Show())
+			}
+			all[i] = mergeSeries(all[i], taken)
+		}
+	}
+	var series []result.Series
+	for i, s := range subjects {
+		if len(all[i]) == 0 {
+			all[i] = []result.Series{{Workload: w.Name, Client: s.label(), Link: o.Link.String(), Metric: w.Metric}}
+		}
+		for _, x := range all[i] {
+			x.Failed = failed[i]
+			if len(x.Samples) > 0 {
+				x.Value = result.Median(x.Values())
+			}
+			series = append(series, x)
+		}
+	}
+	return series, nil
+}
+
+// mergeSeries adds the samples of more to those of the same workload.
+func mergeSeries(all, more []result.Series) []result.Series {
+	if len(all) == 0 {
+		return more
+	}
+	for i := range more {
+		all[i].Samples = append(all[i].Samples, more[i].Samples...)
+	}
+	return all
+}
+
+// writeBench takes one sample of one subject.
+type writeBench struct {
+	runner   *Runner
+	workload Workload
+	options  Options
+	subject  Subject
+
+	place   rig.Place
+	session rig.Session
+	job     writer.Job
+	// expected are the files when all is written.
+	expected []writer.File
+	series   []result.Series
+}
+
+// sample writes with a client that has just been started, to an empty prefix, waits
+// until all is in the bucket, and compares every byte there.
+func (b *writeBench) sample(ctx context.Context) (_ []result.Series, err error) {
+	if err := b.start(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		keep := err != nil && b.runner.cfg.Keep
+		if stopped := b.stop(context.WithoutCancel(ctx), keep); stopped != nil {
+			err = errors.Join(err, stopped)
+		}
+	}()
+	// What was written before must not be written while the clock runs.
+	unix.Sync()
+	if err := machine.PrepareMemory(b.freshMemory()); err != nil {
+		return nil, err
+	}
+	if b.workload.Task.Save != nil {
+		err = b.save(ctx)
+	} else {
+		err = b.write(ctx)
+	}
+	return b.series, err
+}
+
+// reads reports whether nothing is written, and every stamp was compared.
+func (b *writeBench) reads() bool { return b.job.Pattern == writer.Map || b.job.Pattern == writer.Read }
+
+// freshMemory is what the page cache will take.
+func (b *writeBench) freshMemory() int64 {
+	size := int64(1 << 20)
+	for _, f := range b.expected {
+		size += f.Size
+	}
+	return min(size, 4<<30)
+}
+
+func (b *writeBench) fromDisk() bool { return b.subject.Driver.Source() == rig.FromDisk }
+
+// start makes an empty place with what has to be there, and starts the client.
+func (b *writeBench) start(ctx context.Context) error {
+	r, w := b.runner, b.workload.Task
+	b.job, b.expected = w.Job, w.Job.Files
+	var err error
+	if b.place, err = r.place("written"); err != nil {
+		return err
+	}
+	b.place.Disk = filepath.Join(r.cfg.Work, "disk", "written", filepath.Base(b.place.Work))
+	b.place.Prefix = "written-" + filepath.Base(b.place.Work) + "/"
+	if b.fromDisk() {
+		err = os.MkdirAll(b.place.Disk, 0o755)
+	} else {
+		// Some clients want the directory that they mount to be there.
+		err = b.put(ctx, b.place.Prefix, nil)
+	}
+	if err == nil && w.Exists {
+		err = b.prepare(ctx)
+	}
+	if err == nil {
+		b.session, err = b.subject.Driver.Start(ctx, b.place)
+	}
+	if err != nil {
+		return errors.Join(err, b.stop(context.WithoutCancel(ctx), false))
+	}
+	b.job.Root = b.session.Root()
+	if b.job.Root == "" {
+		bucket := r.server.Bucket()
+		b.job.Bucket, b.job.Prefix = &bucket, b.place.Prefix
+		b.job.Writers, b.job.PartBytes = bareWriters, bareParts
+		if b.job.Pattern == writer.Map {
+			b.job.Pattern = writer.Read
+		}
+	}
+	if b.subject.AdjustWrite != nil {
+		b.subject.AdjustWrite(&b.job)
+	}
+	return nil
+}
+
+// The bare client's width, where it is not searched.
+const (
+	bareWriters = 32
+	bareParts   = 16 << 20
+)
+
+// prepare makes the files that have to be there, and notes what they will be.
+func (b *writeBench) prepare(ctx context.Context) error {
+	job := writer.Job{Pattern: writer.Stream, Files: b.job.Files, Writers: 1}
+	if b.fromDisk() {
+		job.Root = b.place.Disk
+	} else {
+		bucket := b.runner.server.Bucket()
+		job.Bucket, job.Prefix, job.Writers, job.PartBytes = &bucket, b.place.Prefix, bareWriters, bareParts
+	}
+	if _, _, err := b.runner.cfg.Writer.Run(ctx, job); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	if b.job.Pattern == writer.Append {
+		f := b.job.Files[0]
+		b.expected = []writer.File{{Name: f.Name, Size: f.Size + int64(b.job.AppendBytes)*int64(b.job.Rounds)}}
+	}
+	return nil
+}
+
+func (b *writeBench) put(ctx context.Context, key string, p []byte) error {
+	return b.withBucket(func(client *bare.Client) error {
+		_, err := client.Put(ctx, key, p)
+		return err
+	})
+}
+
+func (b *writeBench) withBucket(do func(client *bare.Client) error) error {
+	client, err := bare.Open(b.runner.server.Bucket())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return do(client)
+}
+
+// write carries the job out.
+func (b *writeBench) write(ctx context.Context) error {
+	r, w := b.runner, b.workload.Task
+	if s, ok := b.session.(*rig.PailfsSession); ok && b.job.Pattern == writer.Append {
+		// Every round begins with a log that is in the bucket.
+		b.job.Between = s.FlushCommand(s.Mount)
+	}
+	var out writer.Outcome
+	var used child.CPU
+	sample, before, err := r.timed(ctx, b.session.Daemons(), func() (reader.Outcome, child.CPU, error) {
+		var err error
+		out, used, err = r.cfg.Writer.Run(ctx, b.job)
+		return reader.Outcome{Seconds: out.Seconds, Bytes: out.Bytes, Ops: out.Ops, Latencies: out.Latencies, PeakBytes: out.PeakBytes}, used, err
+	})
+	if err != nil {
+		return err
+	}
+	sample.Value = b.workload.value(sample)
+	if !w.Only {
+		b.add(b.workload.Name, b.workload.Metric, sample)
+	}
+	switch {
+	case b.fromDisk():
+		return b.restore(ctx)
+	case b.reads():
+		return nil
+	}
+	if err := b.arrive(ctx); err != nil {
+		return err
+	}
+	if b.workload.Metric != result.Seconds && !w.Only {
+		late := sample
+		late.Seconds = float64(time.Now().UnixNano()-out.Began) / 1e9
+		if b.job.Bucket != nil {
+			late.Seconds = sample.Seconds // it had arrived when the last answer came
+		}
+		if err := r.since(ctx, &late, b.session.Daemons(), before, used); err != nil {
+			return err
+		}
+		late.Value = b.workload.value(late)
+		b.add(b.workload.Name+inStore, b.workload.Metric, late)
+	}
+	if err := b.restore(ctx); err != nil {
+		return err
+	}
+	return b.withBucket(func(client *bare.Client) error { return writer.Verify(ctx, client, b.place.Prefix, b.expected) })
+}
+
+// restore reads what was written, in the state that writing and uploading have left.
+func (b *writeBench) restore(ctx context.Context) error {
+	if !b.workload.Task.Restore || b.job.Bucket != nil {
+		return nil
+	}
+	job := b.job
+	job.Pattern, job.Writers = writer.Read, 1
+	sample, _, err := b.runner.timed(ctx, b.session.Daemons(), func() (reader.Outcome, child.CPU, error) {
+		out, used, err := b.runner.cfg.Writer.Run(ctx, job)
+		return reader.Outcome{Seconds: out.Seconds, Bytes: out.Bytes, Ops: out.Ops, PeakBytes: out.PeakBytes}, used, err
+	})
+	if err != nil {
+		return err
+	}
+	sample.Value = float64(sample.Bytes) / sample.Seconds
+	b.add("restore", result.BytesPerSecond, sample)
+	return nil
+}
+
+// arrivalTime is how long an upload may take, and arrivalPause how often it is looked
+// for.
+const (
+	arrivalTime  = 5 * time.Minute
+	arrivalPause = 50 * time.Millisecond
+)
+
+// arrive waits until all is in the bucket at its size, and nothing else.
+func (b *writeBench) arrive(ctx context.Context) error {
+	if err := b.session.Flush(ctx); err != nil {
+		return err
+	}
+	return b.withBucket(func(client *bare.Client) error {
+		for end := time.Now().Add(arrivalTime); ; {
+			missing, strange, err := writer.Missing(ctx, client, b.place.Prefix, b.expected)
+			switch {
+			case err != nil:
+				return err
+			case missing == 0 && strange == 0:
+				return nil
+			case time.Now().After(end):
+				return fmt.Errorf("%d of %d files are not in the bucket after %v, and %d others are", missing, len(b.expected), arrivalTime, strange)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(arrivalPause):
+			}
+		}
+	})
+}
+
+// add notes a sample as a series of its own.
+func (b *writeBench) add(name string, metric result.Metric, sample result.Sample) {
+	s := result.Series{
+		Workload: name, Client: b.subject.label(), Link: b.options.Link.String(), Metric: metric,
+		Value: sample.Value, Samples: []result.Sample{sample},
+	}
+	if b.workload.Task.Job.Writers > 1 {
+		s.How = fmt.Sprintf("%d writers", b.workload.Task.Job.Writers)
+	}
+	b.series = append(b.series, s)
+}
+
+// stop ends the client and removes what was written, unless it is to be kept.
+func (b *writeBench) stop(ctx context.Context, keep bool) error {
+	var err error
+	if b.session != nil {
+		err = b.session.Stop(ctx)
+		b.session = nil
+	}
+	if keep || b.place.Work == "" {
+		return err
+	}
+	err = errors.Join(err, os.RemoveAll(b.place.Work), os.RemoveAll(b.place.Disk))
+	if !b.fromDisk() {
+		err = errors.Join(err, b.withBucket(func(client *bare.Client) error { return client.DeleteAll(ctx, b.place.Prefix) }))
+	}
+	return err
+}
