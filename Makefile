@@ -114,7 +114,7 @@ crash-short: build ## The same, two rounds each.
 .PHONY: bench-short
 bench-short: build ## A small run of every benchmark: that it works, not how fast.
 	$(BIN)/bench targets --short
-	$(BIN)/bench peers --short --out .demo/peers read/seq-cold read/small-cold
+	$(BIN)/bench peers --short --out .demo/peers read/seq-cold read/small-cold write/ckpt write/append write/small list/10k
 
 .PHONY: demo-short
 demo-short: build ## The demo at reduced size.

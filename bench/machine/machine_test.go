@@ -146,3 +146,19 @@ func TestReadThrough(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestSystemTimeIsTheFifteenthField(t *testing.T) {
+	stat := "12 (a ) name) S 1 2 3 4 5 6 7 8 9 10 250 70 0 0 20 0"
+	if got, err := parseSystemTime(stat); err != nil || got != 700*time.Millisecond {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := parseSystemTime("12 (x) S 1"); err == nil {
+		t.Error("a short line was accepted")
+	}
+	if own, err := SystemTime(os.Getpid()); err != nil || own < 0 {
+		t.Errorf("own: %v, %v", own, err)
+	}
+	if busy, err := DiskBusy(t.TempDir()); err != nil || busy < 0 {
+		t.Errorf("disk: %v, %v", busy, err)
+	}
+}

@@ -14,6 +14,10 @@ const (
 	Results = "results"
 	// Peers is the comparison with other clients.
 	Peers = "peers"
+	// Seeds is a published table with columns measured here.
+	Seeds = "seeds"
+	// Where is where the time goes.
+	Where = "where"
 )
 
 // UpdateReadme replaces a section of the file at path by what write writes.

@@ -88,6 +88,8 @@ type Sample struct {
 	OtherShare float64 `json:"other_share"`
 	// Load is the machine's load average when the run began.
 	Load float64 `json:"load"`
+	// Spent says where the time went.
+	Spent *Spent `json:"spent,omitempty"`
 	// Requests counts the server's requests by operation.
 	Requests map[string]int64 `json:"requests,omitempty"`
 }

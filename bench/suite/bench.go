@@ -209,10 +209,11 @@ func (r *Runner) timed(ctx context.Context, daemons []int, do func() (reader.Out
 			return result.Sample{}, meter{}, err
 		}
 	}
-	before, err := r.meter(daemons)
+	before, err := r.meter(ctx, daemons)
 	if err != nil {
 		return result.Sample{}, meter{}, err
 	}
+	r.watched.profile(ctx)
 	out, used, err := do()
 	if err != nil {
 		return result.Sample{}, meter{}, err
@@ -221,12 +222,13 @@ func (r *Runner) timed(ctx context.Context, daemons []int, do func() (reader.Out
 	sample.Latencies = out.Latencies
 	sample.Quantiles = result.QuantilesOf(out.Latencies)
 	sample.ReaderPeak = out.PeakBytes
-	return sample, before, r.since(ctx, &sample, daemons, before, used)
+	err = r.since(ctx, &sample, daemons, before, used)
+	return sample, before, errors.Join(err, r.watched.profiled())
 }
 
 // since completes a sample with what was used since before.
 func (r *Runner) since(ctx context.Context, sample *result.Sample, daemons []int, before meter, used child.CPU) error {
-	after, err := r.meter(daemons)
+	after, err := r.meter(ctx, daemons)
 	if err != nil {
 		return err
 	}
@@ -245,7 +247,7 @@ func (r *Runner) since(ctx context.Context, sample *result.Sample, daemons []int
 		}
 		sample.DaemonPeak += memory.PeakBytes
 	}
-	account(sample, before, after, used.All())
+	account(sample, before, after, used)
 	return nil
 }
 
@@ -253,12 +255,22 @@ func (r *Runner) since(ctx context.Context, sample *result.Sample, daemons []int
 type meter struct {
 	at                          time.Time
 	busy, own, daemons, servers time.Duration
+	// daemonKernel is the part of daemons that the kernel used, disk how long the disk
+	// was busy.
+	daemonKernel, disk time.Duration
+	calls              map[string]map[string]result.Calls
 }
 
-func (r *Runner) meter(daemons []int) (meter, error) {
+func (r *Runner) meter(ctx context.Context, daemons []int) (meter, error) {
 	m := meter{at: time.Now()}
 	var err error
+	if m.calls, err = r.watched.calls(ctx); err != nil {
+		return meter{}, err
+	}
 	if m.busy, err = machine.BusyTime(); err != nil {
+		return meter{}, err
+	}
+	if m.disk, err = machine.DiskBusy(r.cfg.Work); err != nil {
 		return meter{}, err
 	}
 	if m.own, err = machine.CPUTime(os.Getpid()); err != nil {
@@ -269,7 +281,11 @@ func (r *Runner) meter(daemons []int) (meter, error) {
 		if err != nil {
 			return meter{}, err
 		}
-		m.daemons += used
+		kernel, err := machine.SystemTime(pid)
+		if err != nil {
+			return meter{}, err
+		}
+		m.daemons, m.daemonKernel = m.daemons+used, m.daemonKernel+kernel
 	}
 	if r.server != nil {
 		if m.servers, err = machine.CPUTime(r.server.PID()); err != nil {
@@ -281,11 +297,19 @@ func (r *Runner) meter(daemons []int) (meter, error) {
 
 // account fills in who used how much. The server's share is taken of the timed
 // seconds: outside them it rests.
-func account(s *result.Sample, before, after meter, readerCPU time.Duration) {
+func account(s *result.Sample, before, after meter, reader child.CPU) {
 	cores := float64(processors())
 	daemon, server := after.daemons-before.daemons, after.servers-before.servers
-	s.ReaderCPU, s.DaemonCPU, s.ServerCPU = readerCPU.Seconds(), daemon.Seconds(), server.Seconds()
+	s.ReaderCPU, s.DaemonCPU, s.ServerCPU = reader.All().Seconds(), daemon.Seconds(), server.Seconds()
 	s.ServerShare = min(1, server.Seconds()/(s.Seconds*cores))
-	other := after.busy - before.busy - (after.own - before.own) - readerCPU - daemon - server
-	s.OtherShare = max(0, other.Seconds()/(after.at.Sub(before.at).Seconds()*cores))
+	other := after.busy - before.busy - (after.own - before.own) - reader.All() - daemon - server
+	span := after.at.Sub(before.at).Seconds()
+	share := func(d time.Duration) float64 { return max(0, d.Seconds()/(span*cores)) }
+	s.OtherShare = share(other)
+	kernel := min(daemon, after.daemonKernel-before.daemonKernel)
+	s.Spent = &result.Spent{
+		Program: share(reader.User), ProgramKernel: share(reader.System), Daemon: share(daemon - kernel), DaemonKernel: share(kernel),
+		Server: share(server), Other: share(other + after.own - before.own), Disk: min(1, (after.disk-before.disk).Seconds()/span), Seconds: span,
+		Kernel: callsSince(before.calls[kernelCalls], after.calls[kernelCalls]), Store: callsSince(before.calls[storeCalls], after.calls[storeCalls]),
+	}
 }

@@ -50,6 +50,8 @@ type Runner struct {
 	places     int
 	// memory is where a server keeps its objects in memory, "" until one was asked for.
 	memory string
+	// watched is the daemon that tells what it does, if one does.
+	watched *watched
 }
 
 // Open prepares the working directory.

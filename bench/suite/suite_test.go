@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/bench/child"
+	"github.com/pailfs/pailfs/bench/names"
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
@@ -18,6 +20,13 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "read-job" {
 		if err := reader.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == "names-job" {
+		if err := names.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -40,6 +49,7 @@ func tiny() Sizes {
 		WarmReads: 50, SSDReads: 10, ColdReads: 4, StreamBytes: 8 << 20,
 		CheckpointBytes: 4 << 20, ModelBytes: 2 << 20, SaveBytes: 1 << 20, SaveRounds: 4, SaveEvery: time.Millisecond,
 		LogBytes: 1 << 20, AppendBytes: 100_000, AppendRounds: 3, TinyFiles: 250, TinyBytes: 4096, DirtyBytes: 1 << 30,
+		ListNames: 50, WideNames: 200, TreeDirs: 3, TreeNames: 10,
 	}
 }
 
@@ -47,8 +57,8 @@ func runner(t *testing.T, runs int) *Runner {
 	t.Helper()
 	r, err := Open(Config{
 		Work: t.TempDir(), Sizes: tiny(), Runs: runs, Reader: reader.Process{Command: []string{os.Args[0], "read-job"}},
-		Writer: writer.Process{Command: []string{os.Args[0], "write-job"}},
-		Say:    t.Logf,
+		Writer: writer.Process{Command: []string{os.Args[0], "write-job"}}, Self: os.Args[0],
+		Say: t.Logf,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +116,7 @@ func TestEveryWorkloadRunsOnThePlainDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.Task != nil {
+		if w.Task != nil || w.List != nil {
 			checkWritten(t, w, series)
 			continue
 		}
@@ -132,14 +142,14 @@ func TestEveryWorkloadRunsOnThePlainDisk(t *testing.T) {
 func checkWritten(t *testing.T, w Workload, series []result.Series) {
 	t.Helper()
 	want := 1
-	if w.Task.Restore && !w.Task.Only {
+	if w.List != nil || w.Task.Restore && !w.Task.Only {
 		want = 2
 	}
 	if len(series) != 2*want || series[0].Client != "disk" || series[want].Client != "again" {
 		t.Fatalf("%s: %+v", w.Name, series)
 	}
 	for _, s := range series {
-		if len(s.Samples) != 2 || s.Value <= 0 || s.Samples[0].Bytes == 0 || s.Samples[0].Ops == 0 {
+		if len(s.Samples) != 2 || s.Value <= 0 || s.Samples[0].Ops == 0 {
 			t.Errorf("%s: %+v", s.Workload, s)
 		}
 	}
@@ -177,7 +187,7 @@ func TestAccountSharesOutTheProcessors(t *testing.T) {
 		daemons: 1100 * time.Millisecond, servers: 2*time.Second + cores*250*time.Millisecond,
 	}
 	s := result.Sample{Seconds: 0.5}
-	account(&s, before, after, 100*time.Millisecond)
+	account(&s, before, after, child.CPU{User: 60 * time.Millisecond, System: 40 * time.Millisecond})
 	if s.ServerShare != 0.5 {
 		t.Errorf("the server's share is %v", s.ServerShare)
 	}

@@ -90,13 +90,14 @@ func (w Workload) Takes(d rig.Driver) bool {
 	disk, bare := d.Source() == rig.FromDisk, d.Name() == (rig.Bare{}).Name()
 	if w.Task != nil {
 		reads := w.Task.Job.Pattern == writer.Map
-		return !(disk && reads) && !(bare && (w.Task.Save != nil || w.Task.Job.Pattern == writer.Append || w.Task.Only))
+		files := w.Task.Save != nil || w.Task.Job.Pattern == writer.Append || w.Task.Only
+		return (!disk || !reads) && (!bare || !files)
 	}
 	if w.List != nil {
 		return true
 	}
 	cold := w.State == Cold || w.State == Apart
-	return !(bare && !cold) && !(disk && cold)
+	return (!bare || cold) && (!disk || !cold)
 }
 
 const (

@@ -161,6 +161,7 @@ func bucket(t *testing.T, objects map[string][]byte) *bare.Client {
 			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
 			return
 		}
+		w.Header().Set("Content-Length", strconv.Itoa(last+1-first))
 		w.WriteHeader(http.StatusPartialContent)
 		_, _ = w.Write(p[first : last+1])
 	}))
