@@ -70,7 +70,6 @@ type Builder struct {
 		// known are directories whose row was added, and those of all above them.
 		known   map[string]struct{}
 		lastDir string
-		value   []byte
 		done    bool
 	}
 }
@@ -111,36 +110,72 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 // added last stays. Keys that begin with ".pailfs/", or with that after the root,
 // are passed over. It fails if the key is not under the root, has more than
 // [snapfile.MaxKey] bytes, or if what does not fit into memory cannot be written.
-func (b *Builder) Add(r Record) error {
-	item, ok := strings.CutPrefix(r.Key, b.cfg.Root)
-	switch {
-	case !ok || r.Key == "":
-		return fmt.Errorf("build manifest: key %q is not under %q", r.Key, b.cfg.Root)
-	case len(r.Key) > snapfile.MaxKey:
-		return fmt.Errorf("build manifest: key %.40q... has %d bytes, more than %d", r.Key, len(r.Key), snapfile.MaxKey)
-	case r.Size < 0:
-		return fmt.Errorf("build manifest: key %q has a size of %d bytes", r.Key, r.Size)
+func (b *Builder) Add(r Record) error { return b.AddAll([]Record{r}) }
+
+// AddAll is as Add for each of the records, and sooner done for many.
+func (b *Builder) AddAll(records []Record) error {
+	values := make([]builderValue, len(records))
+	space := make([]byte, 0, 48*len(records)) // most values are shorter
+	for i := range records {
+		var err error
+		if values[i], space, err = b.value(&records[i], space); err != nil {
+			return err
+		}
 	}
-	row, err := r.row()
-	if err != nil {
-		return fmt.Errorf("build manifest: %w", err)
-	}
-	slash := strings.LastIndexByte(item, '/') + 1
-	dir, item := item[:slash], item[slash:]
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.done {
 		return errors.New("build manifest: it is finished")
 	}
-	if isOwn(r.Key, b.cfg.Root) {
-		b.mu.skipped++
-		return nil
+	from := 0
+	for _, v := range values {
+		value := space[from:v.to]
+		from = v.to
+		if v.own {
+			b.mu.skipped++
+			continue
+		}
+		if err := b.addDirectories(v.dir); err != nil {
+			return err
+		}
+		if err := b.mu.sorter.Add(v.dir, v.item, value); err != nil {
+			return err
+		}
 	}
-	if err := b.addDirectories(dir); err != nil {
-		return err
+	return nil
+}
+
+// builderValue is a record that is about to be added.
+type builderValue struct {
+	dir, item string
+	// own says that the key is one of pailfs's own.
+	own bool
+	// to is where its value ends among those of all.
+	to int
+}
+
+// value returns what is to be added of r, and space with its value appended.
+func (b *Builder) value(r *Record, space []byte) (builderValue, []byte, error) {
+	item, ok := strings.CutPrefix(r.Key, b.cfg.Root)
+	var err error
+	switch {
+	case !ok || r.Key == "":
+		err = fmt.Errorf("build manifest: key %q is not under %q", r.Key, b.cfg.Root)
+	case len(r.Key) > snapfile.MaxKey:
+		err = fmt.Errorf("build manifest: key %.40q... has %d bytes, more than %d", r.Key, len(r.Key), snapfile.MaxKey)
+	case r.Size < 0:
+		err = fmt.Errorf("build manifest: key %q has a size of %d bytes", r.Key, r.Size)
 	}
-	b.mu.value = row.AppendValue(b.mu.value[:0])
-	return b.mu.sorter.Add(dir, item, b.mu.value)
+	if err != nil {
+		return builderValue{}, space, err
+	}
+	row, err := r.row()
+	if err != nil {
+		return builderValue{}, space, fmt.Errorf("build manifest: %w", err)
+	}
+	slash := strings.LastIndexByte(item, '/') + 1
+	space = row.AppendValue(space)
+	return builderValue{dir: item[:slash], item: item[slash:], own: isOwn(r.Key, b.cfg.Root), to: len(space)}, space, nil
 }
 
 // addDirectories adds the rows of dir and of all directories above it to their

@@ -3,7 +3,6 @@ package rig
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,13 +10,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/bench/machine"
 )
 
 // Ran is how a program that runs to its end did.
 type Ran struct {
 	Stdout string
 	// Took is from its start to its end, CPU what it used, PeakBytes its largest
-	// resident size.
+	// resident size, looked at every 20 ms.
 	Took, CPU time.Duration
 	PeakBytes int64
 }
@@ -31,18 +32,45 @@ func RunCommand(ctx context.Context, env []string, stdin io.Reader, name string,
 	c.WaitDelay = 20 * time.Second
 	var stdout, stderr bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = stdin, &stdout, &stderr
+	var r Ran
 	began := time.Now()
-	err := c.Run()
+	err := c.Start()
+	if err == nil {
+		peak := watchPeak(c.Process.Pid)
+		err = c.Wait()
+		r.PeakBytes = peak()
+	}
 	if err != nil {
 		return Ran{}, fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
-	r := Ran{Stdout: stdout.String(), Took: time.Since(began), CPU: c.ProcessState.UserTime() + c.ProcessState.SystemTime()}
-	usage, ok := c.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return Ran{}, errors.New("this system does not tell how much memory a process had")
-	}
-	r.PeakBytes = usage.Maxrss << 10 // in KiB on Linux
+	r.Stdout, r.Took = stdout.String(), time.Since(began)
+	r.CPU = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	return r, nil
+}
+
+// watchPeak follows the largest resident size of a process until the function it
+// returns is called, which says how large that was, in bytes. What wait4(2) tells
+// is no use: it counts what this process had when it made the other.
+func watchPeak(pid int) func() int64 {
+	ended, peak := make(chan struct{}), make(chan int64)
+	go func() {
+		most := int64(0)
+		for {
+			if m, err := machine.MemoryOf(pid); err == nil {
+				most = max(most, m.PeakBytes)
+			}
+			select {
+			case <-ended:
+				peak <- most
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() int64 {
+		close(ended)
+		return <-peak
+	}
 }
 
 // Fill stores an object under each key that keys gives, a key a line, into the

@@ -251,10 +251,10 @@ func (b *Build) put(done *batch) error {
 // take gives a batch to the builder.
 func (b *Build) take(done *batch) error {
 	bytes := int64(0)
+	if err := b.builder.AddAll(done.records); err != nil {
+		return err
+	}
 	for i := range done.records {
-		if err := b.builder.Add(done.records[i]); err != nil {
-			return err
-		}
 		bytes += done.records[i].Size
 	}
 	b.objects.Add(int64(len(done.records)))

@@ -148,7 +148,7 @@ func tornOr(err error) error {
 
 // add appends a batch. It may be called from many goroutines.
 func (p *progress) add(b *batch) error {
-	raw := appendRecords(nil, b.records)
+	raw := appendRecords(make([]byte, 0, 128*len(b.records)+64), b.records)
 	payload := make([]byte, frameHead+1, frameHead+1+128+s2.MaxEncodedLen(len(raw)))
 	payload[frameHead] = frameBatch
 	for _, s := range []string{b.covers.unit, b.covers.keys.After, b.covers.keys.Through} {

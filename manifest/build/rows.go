@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -245,11 +245,26 @@ func appendUnescaped(text, field []byte) ([]byte, error) {
 	if !bytes.ContainsAny(field, "%+") {
 		return append(text, field...), nil
 	}
-	key, err := url.QueryUnescape(string(field))
-	if err != nil {
-		return text, fmt.Errorf("its key %q is not URL-encoded", field)
+	whole := len(text)
+	for i := 0; i < len(field); i++ {
+		switch c := field[i]; c {
+		case '+':
+			text = append(text, ' ')
+		case '%':
+			var b [1]byte
+			if i+2 >= len(field) {
+				return text[:whole], fmt.Errorf("its key %q is not URL-encoded", field)
+			}
+			if _, err := hex.Decode(b[:], field[i+1:i+3]); err != nil {
+				return text[:whole], fmt.Errorf("its key %q is not URL-encoded", field)
+			}
+			text = append(text, b[0])
+			i += 2
+		default:
+			text = append(text, c)
+		}
 	}
-	return append(text, key...), nil
+	return text, nil
 }
 
 func isYes(field []byte) bool { return strings.EqualFold(string(field), "true") }

@@ -31,7 +31,7 @@ type entry struct {
 type dir struct {
 	name string
 	// first is an item of it, and shared how many leading bytes all have in common
-	// with it.
+	// with it, which is known when sorting.
 	first  uint32
 	shared int
 }
@@ -46,6 +46,13 @@ const (
 )
 
 func newBuffer() *buffer { return &buffer{byName: make(map[string]uint32)} }
+
+// reset empties the buffer and keeps its memory.
+func (b *buffer) reset() {
+	b.data, b.entries = b.data[:0], b.entries[:0]
+	b.dirs, b.dirBytes, b.last = nil, 0, 0
+	b.byName = make(map[string]uint32)
+}
 
 // bytes returns what the buffer takes in memory.
 func (b *buffer) bytes() int {
@@ -68,16 +75,6 @@ func (b *buffer) add(name, item string, value []byte) {
 			b.dirBytes += len(name) + dirBytes
 		}
 		b.last = number
-	}
-	d := &b.dirs[b.last]
-	first := b.item(d.first)
-	d.shared = min(d.shared, len(item))
-	if string(first[:d.shared]) != item[:d.shared] {
-		n := 0
-		for first[n] == item[n] {
-			n++
-		}
-		d.shared = n
 	}
 	b.entries = append(b.entries, entry{dir: b.last, at: at})
 }
@@ -115,6 +112,11 @@ func (b *buffer) sort() {
 	for i := range b.entries {
 		e := &b.entries[i]
 		e.dir = rank[e.dir]
+		d := &b.dirs[e.dir]
+		d.shared = common(b.item(d.first)[:d.shared], b.item(e.at))
+	}
+	for i := range b.entries {
+		e := &b.entries[i]
 		e.head = head(b.item(e.at)[b.dirs[e.dir].shared:])
 	}
 	slices.SortFunc(b.entries, func(x, y entry) int {
@@ -129,6 +131,15 @@ func (b *buffer) sort() {
 		}
 		return cmp.Compare(y.at, x.at)
 	})
+}
+
+// common returns how many leading bytes x and y have in common.
+func common(x, y []byte) int {
+	n := 0
+	for n < len(x) && n < len(y) && x[n] == y[n] {
+		n++
+	}
+	return n
 }
 
 // head returns the first eight bytes of s as a number that is ordered as they are.

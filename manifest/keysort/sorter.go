@@ -25,7 +25,9 @@ type Sorter struct {
 	maxRuns int
 
 	current *buffer
-	runs    []*os.File
+	// spare is a buffer that was written and can be filled again, or nil.
+	spare *buffer
+	runs  []*os.File
 	// spilling gives the run that a goroutine is writing, if there is one.
 	spilling chan spilled
 	// duplicates were passed over by merges before the last.
@@ -35,6 +37,7 @@ type Sorter struct {
 
 type spilled struct {
 	run        *os.File
+	buffer     *buffer
 	duplicates int64
 	err        error
 }
@@ -68,7 +71,9 @@ func (s *Sorter) spill() error {
 		return err
 	}
 	full := s.current
-	s.current = newBuffer()
+	if s.current, s.spare = s.spare, nil; s.current == nil {
+		s.current = newBuffer()
+	}
 	done := make(chan spilled, 1)
 	s.spilling = done
 	go func() {
@@ -79,7 +84,8 @@ func (s *Sorter) spill() error {
 			return
 		}
 		run, err := s.writeRun(context.Background(), m)
-		done <- spilled{run, m.Duplicates(), err}
+		full.reset()
+		done <- spilled{run, full, m.Duplicates(), err}
 	}()
 	return nil
 }
@@ -94,7 +100,7 @@ func (s *Sorter) settle() error {
 	if got.err != nil {
 		return got.err
 	}
-	s.runs = append(s.runs, got.run)
+	s.runs, s.spare = append(s.runs, got.run), got.buffer
 	s.duplicates += got.duplicates
 	return nil
 }
@@ -145,6 +151,7 @@ func (s *Sorter) Sorted(ctx context.Context) (*Entries, error) {
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
+	s.spare = nil
 	for len(s.runs) > s.maxRuns {
 		if err := s.mergeGroups(ctx); err != nil {
 			return nil, err
@@ -197,6 +204,6 @@ func (s *Sorter) Close() error {
 	for _, f := range s.runs {
 		err = errors.Join(err, f.Close())
 	}
-	s.runs, s.sorted, s.current = nil, true, newBuffer()
+	s.runs, s.sorted, s.current, s.spare = nil, true, newBuffer(), nil
 	return err
 }
