@@ -234,7 +234,7 @@ func (f *filesystem) openToChange(ctx context.Context, n *inode) (*writeback.Han
 	st := n.opened()
 	st.opening.Lock()
 	defer st.opening.Unlock()
-	h, err := f.openVersion(ctx, n, writeback.OpenOptions{Write: true})
+	h, err := f.openVersion(ctx, n, writeback.OpenOptions{Write: true, Passing: true})
 	if err != nil {
 		return nil, err
 	}

@@ -398,3 +398,33 @@ func TestStatfsAnswersWithoutTheStagingDirectory(t *testing.T) {
 		t.Errorf("%d of %d blocks are free where nothing can be written", st.Bavail, st.Blocks)
 	}
 }
+
+// A size that is set while somebody writes, or by opening a file that is being read,
+// is a part of what is written: nothing is to be published before that is closed.
+func TestSizeSetBesideAWriterIsNoCommit(t *testing.T) {
+	e := startStore(t)
+	e.Put("f", []byte("good"))
+	w := mountWritten(t, e, writtenOptions{})
+	reader, err := os.Open(w.path("f"))
+	must(t, err)
+	defer reader.Close()
+	for _, flags := range []int{os.O_RDWR, os.O_RDWR | os.O_TRUNC} {
+		f, err := os.OpenFile(w.path("f"), flags, 0)
+		must(t, err)
+		must(t, f.Truncate(1<<20))
+		must(t, os.Truncate(w.path("f"), 2<<20))
+		if due := w.space.Pending("", 10); len(due) > 0 {
+			t.Errorf("a size beside a writer is to be published: %+v", due)
+		}
+		w.holds(t, "f", []byte("good"))
+		must(t, f.Truncate(4))
+		_, err = f.WriteAt([]byte("good"), 0)
+		must(t, err)
+		must(t, f.Close())
+		w.drain(t)
+		w.holds(t, "f", []byte("good"))
+	}
+	must(t, os.Truncate(w.path("f"), 2))
+	w.drain(t)
+	w.holds(t, "f", []byte("go"))
+}

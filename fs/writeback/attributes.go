@@ -70,7 +70,8 @@ func isLink(m map[string]string) bool {
 
 // SetAttr says what to change; nil leaves a field as it is.
 type SetAttr struct {
-	// Size truncates or extends, as truncate(2) does.
+	// Size truncates or extends, as truncate(2) does. While somebody has the file open
+	// for writing, it is committed with what they write.
 	Size           *int64
 	Mtime          *time.Time
 	Mode, UID, GID *uint32
@@ -190,9 +191,10 @@ func (f *File) tight() (bool, error) {
 	return sealed(file)
 }
 
-// truncate sets the size of f, as one change that counts at once.
+// truncate sets the size of f. If nobody is writing, that is one change that counts
+// at once; otherwise it is a part of what they write, and is committed with it.
 func (s *Space) truncate(ctx context.Context, f *File, size int64) error {
-	h, err := s.OpenFile(ctx, f, OpenOptions{Write: true, Truncate: size == 0})
+	h, err := s.OpenFile(ctx, f, OpenOptions{Write: true, Truncate: size == 0, Passing: true})
 	if err != nil {
 		return err
 	}
@@ -201,6 +203,9 @@ func (s *Space) truncate(ctx context.Context, f *File, size int64) error {
 		if err := h.Truncate(ctx, size); err != nil {
 			return err
 		}
+	}
+	if f.beingWritten() {
+		return nil
 	}
 	return f.commit(false)
 }

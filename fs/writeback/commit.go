@@ -44,7 +44,6 @@ func (f *File) commit(durable bool) error {
 			return nil
 		}
 		pos := s.record(r)
-		f.closedAt = time.Now()
 		if !r.HasInline {
 			s.mu.undurable[f.id] = true
 		}
@@ -62,6 +61,7 @@ func (f *File) commit(durable bool) error {
 	if err := s.makeDurable(f, file); err != nil {
 		return err
 	}
+	s.mean(f)
 	return s.journal.sync(s.journal.end())
 }
 

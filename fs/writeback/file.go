@@ -29,8 +29,9 @@ type File struct {
 		sync.RWMutex
 		// read and write are the staged file, as far as it is open.
 		read, write *os.File
-		// readers and writers count open handles.
-		readers, writers int
+		// readers and writers count open handles; passing those of the writers that only
+		// change the size.
+		readers, writers, passing int
 	}
 	// touched says that the staged file was changed in a way that size and time may
 	// not tell.
@@ -50,8 +51,8 @@ type File struct {
 	// failure is why the last publication failed; told says that somebody knows.
 	failure error
 	told    bool
-	// closedAt is when the last generation was committed.
-	closedAt time.Time
+	// meant is the last generation that somebody committed by fsync.
+	meant generation
 	// forgotten says that the base tree has taken over, and last what the state was.
 	forgotten bool
 	last      fileState
@@ -234,6 +235,13 @@ func (f *File) openStaged() error {
 
 // busy reports whether somebody has f open. f.content is locked.
 func (f *File) busy() bool { return f.content.readers+f.content.writers > 0 }
+
+// beingWritten reports whether somebody writes to f and will commit that.
+func (f *File) beingWritten() bool {
+	f.content.RLock()
+	defer f.content.RUnlock()
+	return f.content.writers > f.content.passing
+}
 
 // hasWriters reports whether somebody has f open for writing.
 func (f *File) hasWriters() bool {

@@ -22,12 +22,16 @@ type OpenOptions struct {
 	Write bool
 	// Truncate begins with nothing; it needs Write.
 	Truncate bool
+	// Passing says that it is open for one change of the size: if somebody else is
+	// writing, that is committed with what they write, and otherwise at once.
+	Passing bool
 }
 
 // Handle is one open file. It must be released.
 type Handle struct {
 	file     *File
 	write    bool
+	passing  bool
 	staged   *os.File
 	released atomic.Bool
 }
@@ -124,7 +128,7 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 // OpenFile opens a file that is known already, wherever it is by now. ESTALE means
 // that the base tree has taken over its name: look it up again.
 func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, error) {
-	h := &Handle{file: f, write: o.Write}
+	h := &Handle{file: f, write: o.Write, passing: o.Write && o.Passing}
 	if !o.Write {
 		f.content.Lock()
 		defer f.content.Unlock()
@@ -167,6 +171,9 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 	}
 	h.staged = f.content.read
 	f.content.writers++
+	if h.passing {
+		f.content.passing++
+	}
 	f.opens.Add(1)
 	return h, nil
 }
@@ -360,6 +367,7 @@ func (h *Handle) Flush(ctx context.Context) error {
 	if err := f.commit(false); err != nil {
 		return err
 	}
+	f.space.ripen(f, true)
 	if err := f.waitThrough(ctx); err != nil {
 		return err
 	}
@@ -403,6 +411,10 @@ func (h *Handle) Release() {
 	} else {
 		f.content.readers--
 	}
+	if h.passing {
+		f.content.passing--
+	}
+	commits := h.write && !(h.passing && f.content.writers > f.content.passing)
 	if f.content.writers == 0 && f.content.write != nil {
 		f.content.write.Close() //nolint:errcheck // what it wrote is in the page cache; fsync tells
 		f.content.write = nil
@@ -413,10 +425,13 @@ func (h *Handle) Release() {
 		f.content.read = nil
 	}
 	f.content.Unlock()
-	if h.write {
+	if commits {
 		if err := f.commit(false); err != nil {
 			s.log.Error("a change after the last close could not be recorded", "file", f.id, "err", err)
 		}
+	}
+	if commits {
+		s.ripen(f, true)
 	}
 	if last {
 		s.released(f)

@@ -145,7 +145,9 @@ func (p *program) step() {
 			p.expect("truncate", err, fs.ErrNotExist)
 		case p.expect("truncate", err, nil):
 			f.content = (f.content + strings.Repeat("\x00", 60))[:size]
-			f.committed, f.ever, f.dirty = f.content, true, false
+			if f.dirty = slices.ContainsFunc(p.open, func(o *openFile) bool { return o.f == f }); !f.dirty {
+				f.committed, f.ever = f.content, true
+			}
 		}
 	case 8, 9, 10:
 		p.rename(p.somePath(), p.anyPath())

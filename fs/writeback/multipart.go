@@ -152,7 +152,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	// content only if they are still what the file holds.
 	crc, err := sum(io.NewSectionReader(snap.file, 0, snap.state.Size))
 	if err == nil && crc != p.crc {
-		err = errOpen
+		err = errUnsteady
 	}
 	return p, err
 }

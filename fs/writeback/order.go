@@ -53,6 +53,8 @@ type standing struct {
 	// failing: it cannot succeed as things are, and holds back only what is beside or
 	// above it.
 	failing bool
+	// absent: it holds back nothing.
+	absent bool
 	// small: it is a new small file or a directory, which may be overtaken by others
 	// of its second.
 	small bool
@@ -157,8 +159,10 @@ func (s *scanning) next(op *operation) {
 	if m, ok := s.marks[op.Dir]; ok && ready {
 		ready = !m.strict && !op.Barrier && s.of(op).small && op.Again-m.oldest <= overtakeWindow
 	}
-	for _, x := range s.stretched {
-		x.meet(op, s.of(op).failing)
+	if st := s.of(op); !st.absent {
+		for _, x := range s.stretched {
+			x.meet(op, st.failing)
+		}
 	}
 	if ready && op.After > op.Order {
 		ready = false
@@ -177,6 +181,9 @@ func (s *scanning) next(op *operation) {
 func (s *scanning) pass() {
 	for _, op := range s.group {
 		st := s.of(op)
+		if st.absent {
+			continue
+		}
 		if !st.failing {
 			s.waiting++
 		}

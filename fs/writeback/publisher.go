@@ -28,9 +28,6 @@ const (
 	temporaryWait = 5 * time.Second
 	// markerWait is how long a directory waits for its removal.
 	markerWait = time.Second
-	// openWait is how long a committed file that is still open for writing waits for
-	// its close.
-	openWait = 30 * time.Second
 )
 
 // opRun is what is known of an operation beside the state. Space.mu guards it.
@@ -45,8 +42,15 @@ type opRun struct {
 	next     time.Time
 	err      error
 	// failing says that it cannot succeed as things are. waiting, that it waits for
-	// the program that has the file open.
-	failing, waiting bool
+	// the program that has the file open, unfinished, that this is still writing what
+	// was committed only by the way. unsteady counts how often that has changed the
+	// file while it was read.
+	failing, waiting, unfinished bool
+	unsteady                     int
+	// written is when it was last found unfinished.
+	written time.Time
+	// open says that it waits for one of these reasons, for people.
+	open bool
 	// ahead is the upload that only has to be completed.
 	ahead *prepared
 }
@@ -138,7 +142,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 // standing is what the order asks. s.mu is held.
 func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
-	st := standing{failing: run.failing || run.waiting}
+	st := standing{failing: run.failing || run.waiting || run.unsteady >= maxUnsteady, absent: run.unfinished}
 	switch op.Kind {
 	case opMarker:
 		st.small = true
@@ -227,16 +231,30 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 // judge decides when to try again. s.mu is held.
 func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error) {
 	at := time.Now()
-	run.waiting = false
+	run.open = errors.Is(err, errRipening) || errors.Is(err, errUnfinished) || errors.Is(err, errUnsteady) || errors.Is(err, errOpen)
+	run.waiting, run.unfinished = false, false
+	delete(s.mu.unfinished, op.ID)
 	switch {
 	case err == nil:
 		run.next = time.Time{}
 		return
 	case ctx.Err() != nil:
 		return
+	case errors.Is(err, errRipening):
+		run.next = at.Add(openPoll)
+		return
+	case errors.Is(err, errUnfinished):
+		run.unfinished, run.written = true, at
+		s.mu.unfinished[op.ID] = true
+		run.next = at.Add(openPoll)
+		return
+	case errors.Is(err, errUnsteady):
+		run.unsteady++
+		run.next = at.Add(min(openPoll<<min(run.unsteady-1, 8), openWait))
+		return
 	case errors.Is(err, errOpen):
 		run.waiting = true
-		run.next = at.Add(200 * time.Millisecond)
+		run.next = at.Add(openPoll)
 		return
 	case errors.Is(err, errSuperseded), errors.Is(err, errNotDurable), errors.Is(err, errDependent), errors.Is(err, errConflict):
 		run.next = at.Add(20 * time.Millisecond)

@@ -39,8 +39,9 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, errSuperseded
 	}
 	opens := f.opens.Load()
-	open := f.hasWriters()
-	if !open {
+	look := glance{open: f.hasWriters()}
+	before := f.state().Gen
+	if !look.open {
 		// A change through a mapping, after the last close, counts as well.
 		if err := f.commit(false); err != nil {
 			return nil, err
@@ -52,8 +53,10 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	var state fileState
 	if same {
 		state = *st
+		run := s.mu.runs[op.ID]
+		look.wanted, look.written, look.meant = run.wanted, run.written, f.meant == st.Gen
+		look.changed = st.Gen != before
 	}
-	patient := time.Since(f.closedAt) < openWait && !s.through(op)
 	s.mu.Unlock()
 	switch {
 	case !same:
@@ -62,11 +65,9 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return &snapshot{state: state, opens: opens, sealed: true}, nil
 	case state.Suspect == state.Gen:
 		return nil, errOpen
-	case open && patient:
-		return nil, errOpen
 	case state.Gen == state.BaseGen:
 		// Nothing of it was committed: renamed while it is being written.
-		if !open {
+		if !look.open {
 			s.released(f)
 		}
 		return nil, errOpen
@@ -82,11 +83,13 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		snap.close()
 		return nil, err
 	}
-	if !snap.sealed && patient {
-		snap.close()
-		return nil, errOpen
+	snap.sealed = snap.sealed && !look.open
+	if !snap.sealed && !s.through(op) {
+		if err := s.ripe(f, file, &state, look); err != nil {
+			snap.close()
+			return nil, err
+		}
 	}
-	snap.sealed = snap.sealed && !open
 	return snap, nil
 }
 
@@ -102,16 +105,18 @@ func (n *snapshot) current(s *Space, op operation) error {
 	st := s.mu.Files[op.File]
 	f := s.mu.files[op.File]
 	switch {
+	case st != nil && st.Gen != n.state.Gen && !n.sealed:
+		return errUnsteady
 	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr:
 		return errSuperseded
 	case n.sealed && f != nil && f.opens.Load() != n.opens:
-		return errOpen
+		return errRipening
 	}
 	return nil
 }
 
 // through reports whether close and fsync of the file of op wait for its
-// publication. s.mu is held.
+// publication.
 func (s *Space) through(op operation) bool {
 	return s.cfg.Through != nil && s.cfg.Through(join(op.Dir, op.Name))
 }
@@ -132,7 +137,7 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 		return s.publishCopy(ctx, op, snap)
 	case snap.state.Size > s.cfg.limits.small && !ready && !snap.sealed:
 		// What is uploaded ahead counts only if nobody can write any more.
-		return errOpen
+		return errRipening
 	case snap.state.Size > s.cfg.limits.small:
 		return s.publishLarge(ctx, op, snap, ready)
 	case !ready:
@@ -160,7 +165,7 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 			return err
 		}
 		if !bytes.Equal(content, again) {
-			return errOpen
+			return errUnsteady
 		}
 	}
 	if err := s.pace(ctx, len(content)); err != nil {
@@ -181,7 +186,7 @@ func readFull(file *os.File, b []byte) error {
 		return fmt.Errorf("read staged file: %w", err)
 	}
 	if n < len(b) {
-		return errOpen
+		return errUnsteady
 	}
 	return nil
 }

@@ -139,6 +139,8 @@ type Space struct {
 		running   int
 		prepared  int
 		closed    bool
+		// unfinished are the operations that hold back nothing; see opRun.
+		unfinished map[uint64]bool
 		// notices are names of which Config.Changed has to be told.
 		notices []nameID
 		stats   counters
@@ -210,6 +212,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.files = make(map[fileID]*File)
 	s.mu.runs = make(map[uint64]*opRun)
 	s.mu.undurable = make(map[fileID]bool)
+	s.mu.unfinished = make(map[uint64]bool)
 	s.mu.settling = make(map[nameID]*settle)
 	s.mu.changed = make(chan struct{})
 	if err := newMetrics(reg, s); err != nil {
@@ -310,9 +313,15 @@ func (s *Space) record(r record) int64 {
 			s.mu.runs[id] = &opRun{pos: pos, wanted: time.Now()}
 		}
 	}
+	if s.mu.NextOp > first || len(s.mu.renewed) > 0 {
+		s.doubt()
+	}
 	for _, id := range s.mu.renewed {
 		if run := s.mu.runs[id]; run != nil {
-			run.pos, run.next = pos, time.Time{}
+			run.pos, run.waiting = pos, false
+			if run.unsteady == 0 {
+				run.next = time.Time{}
+			}
 		}
 	}
 	s.mu.renewed = s.mu.renewed[:0]

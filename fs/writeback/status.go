@@ -144,7 +144,7 @@ func (s *Space) pendingEntry(op *operation) PendingEntry {
 		e.State = "failing"
 	case run.attempts > 0:
 		e.State = "retrying"
-	case run.waiting:
+	case run.open:
 		e.State = "open"
 	case run.running || op.Begun:
 		e.State = "uploading"

@@ -1,0 +1,207 @@
+package writeback
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// replacing opens a good object to be written anew.
+func (w *world) replacing(name, good string) *Handle {
+	w.Helper()
+	w.store.put("p/"+name, good)
+	h, err := w.space.Open(w.Context(), "", name, OpenOptions{Write: true, Truncate: true})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return h
+}
+
+func (w *world) holds(key, want string) {
+	w.Helper()
+	if got := w.inBucket()[key]; got != want {
+		w.Errorf("%s holds %d bytes, %.40q, want %d, %.40q", key, len(got), got, len(want), want)
+	}
+}
+
+// setSize is truncate(2) by name.
+func (w *world) setSize(name string, size int64) {
+	w.Helper()
+	if _, err := w.space.SetAttr(w.Context(), "", name, SetAttr{Size: &size}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// A size that is set while somebody writes is a part of what is written.
+func TestSizeSetBesideAWriterIsCommittedWithItsClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		h := w.replacing("a", "good")
+		w.setSize("a", 8192)
+		time.Sleep(10 * time.Minute)
+		w.holds("p/a", "good")
+		w.crash(false)
+		w.drain()
+		w.holds("p/a", "good")
+
+		h, err := w.space.Open(t.Context(), "", "a", OpenOptions{Write: true, Truncate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.setSize("a", 4)
+		if _, err := h.WriteAt(t.Context(), []byte("more"), 0); err != nil {
+			t.Fatal(err)
+		}
+		closeHandle(t, h)
+		w.drain()
+		w.holds("p/a", "more")
+		w.setSize("a", 2)
+		w.crash(false)
+		w.drain()
+		w.holds("p/a", "mo")
+		w.stop()
+	})
+}
+
+// A program sets a size, maps the file, closes the descriptor but not the one that
+// belongs to the mapping, and fills the file at leisure, as numpy.memmap does. What
+// is not filled is not published, and nothing waits for it.
+func TestFileThatIsBeingFilledIsPublishedWhenItIsClosed(t *testing.T) {
+	for _, passed := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.store.put("p/other", "old")
+			h := w.replacing("a", "good")
+			const size = 64 << 10
+			if err := h.Truncate(t.Context(), size); err != nil {
+				t.Fatal(err)
+			}
+			mapping := mapStaged(t, h)
+			if err := h.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if passed {
+				// The kernel has the staged file mapped, and no handle of ours.
+				h.Release()
+			}
+			w.write("", "other", "new")
+			w.write("", "beside", "new")
+			time.Sleep(10 * time.Minute)
+			w.holds("p/a", "good")
+			w.holds("p/other", "new")
+			w.holds("p/beside", "new")
+			whole := bytes.Repeat([]byte("x"), size)
+			for off := 0; off < size; off += 4096 {
+				if _, err := mapping.WriteAt(whole[off:off+4096], int64(off)); err != nil {
+					t.Fatal(err)
+				}
+				now := time.Now()
+				if err := os.Chtimes(mapping.Name(), now, now); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(20 * time.Second)
+				w.holds("p/a", "good")
+			}
+			if err := mapping.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !passed {
+				closeHandle(t, h)
+			}
+			time.Sleep(10 * time.Second)
+			w.holds("p/a", string(whole))
+			w.stop()
+		})
+	}
+}
+
+// What was synced is published after a while although the file stays open, also if it
+// is synced again and again; and before what was closed later.
+func TestSyncedFileIsPublishedWhileItIsOpenBeforeWhatFollows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.store.put("p/l/latest", "old")
+		w.store.put("p/shards/old", "")
+		h, err := w.space.Create(t.Context(), "shards", "a", CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.WriteAt(t.Context(), []byte("shard"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.store.Lock()
+		w.store.seen = func(key string, content []byte) {
+			if _, there := w.store.objects["p/shards/a"]; key == "p/l/latest" && !there {
+				t.Error("latest was published before the shard that was synced before it")
+			}
+		}
+		w.store.Unlock()
+		w.write("l", "latest", "shards/a")
+		for range 12 {
+			time.Sleep(5 * time.Second)
+			if _, err := h.Append(t.Context(), []byte(", more")); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.inBucket()["p/shards/a"]; !strings.HasPrefix(got, "shard, more") {
+			t.Errorf("after a minute the shard holds %q", got)
+		}
+		w.holds("p/l/latest", "shards/a")
+		closeHandle(t, h)
+		w.drain()
+		w.stop()
+	})
+}
+
+// A file that was synced and changes all the time never stands still to be read. It
+// holds back what is beside it, and for a while the rest, but not for ever.
+func TestFileThatNeverRestsHoldsBackOnlyWhatIsBeside(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.small, l.part = 10, 5
+			c.limits = &l
+		})
+		w.store.put("p/e/elsewhere", "old")
+		w.store.put("p/d/old", "")
+		h, err := w.space.Create(t.Context(), "d", "restless", CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		change := func() {
+			n++
+			text := strings.Repeat(string(rune('a'+n%26)), 40)
+			if _, err := h.WriteAt(t.Context(), []byte(text), 0); err != nil {
+				t.Error(err)
+			}
+			if err := h.Sync(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		change()
+		w.write("e", "elsewhere", "new")
+		w.write("d", "beside", "must follow")
+		time.Sleep(25 * time.Second)
+		w.holds("p/e/elsewhere", "old")
+		for range 4000 {
+			change()
+			time.Sleep(5 * time.Millisecond)
+		}
+		w.holds("p/e/elsewhere", "new")
+		w.holds("p/d/beside", "")
+		closeHandle(t, h)
+		time.Sleep(10 * time.Second)
+		w.holds("p/d/beside", "must follow")
+		w.drain()
+		w.stop()
+	})
+}
