@@ -389,9 +389,16 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 		if _, held := c.count(); held != 0 {
 			t.Errorf("%d are held", held)
 		}
+		measured := p.Measure(t.Context(), []string{"good", "missing"})
+		if m := measured[0]; m.Files != 6000 || m.FilesWarm != 6000 || m.BytesWarm != m.Bytes || measured[1].Error == "" {
+			t.Errorf("after warming: %+v", measured)
+		}
 		results := p.Evict(t.Context(), []string{"good", "missing"})
 		if results[0].Files != 6000 || results[0].Bytes != 6000_000 || results[1].Error == "" {
 			t.Errorf("%+v", results)
+		}
+		if m := p.Measure(t.Context(), []string{"good"})[0]; m.Files != 6000 || m.FilesWarm != 0 || m.BytesWarm != 0 {
+			t.Errorf("after evicting: %+v", m)
 		}
 	})
 }

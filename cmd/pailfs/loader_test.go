@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
@@ -199,6 +200,9 @@ func TestSessionOutlivesTheDaemon(t *testing.T) {
 
 func TestWarmAndEvict(t *testing.T) {
 	m := mountForLoader(t, 20)
+	if o := run(t, environ(), "warm", "--check", filepath.Join(m.at, "train")); o.code != exitFailed || !strings.Contains(o.stdout, "train: 0 B of") || !strings.Contains(o.stdout, "0 of 20 files") {
+		t.Errorf("exit code %d of warm --check before anything was read\n%s%s", o.code, o.stdout, o.stderr)
+	}
 	o := mustRun(t, "warm", filepath.Join(m.at, "train"))
 	if !strings.Contains(o.stdout, "20 files") || !strings.Contains(o.stdout, "0 failed") {
 		t.Errorf("warm says\n%s", o.stdout)
@@ -239,6 +243,11 @@ func TestWarmAndEvict(t *testing.T) {
 	})
 	if !strings.Contains(o.stdout, "1 files") {
 		t.Errorf("evict says %s", o.stdout)
+	}
+	o = run(t, environ(), "warm", "--check", "--json", filepath.Join(m.at, "train"))
+	var measured prefetch.Measured
+	if err := json.Unmarshal([]byte(o.stdout), &measured); err != nil || o.code != exitFailed || measured.Files != 20 || measured.FilesWarm != 19 {
+		t.Errorf("exit code %d of warm --check, %v\n%s%s", o.code, err, o.stdout, o.stderr)
 	}
 	before = m.gets()
 	mustRun(t, "warm", filepath.Join(m.at, "train/003.jpg"))

@@ -29,6 +29,7 @@ const batchBytes = 12 << 10
 type warmCmd struct {
 	Paths    []string `arg:"" name:"path" help:"Files and folders in a mount."`
 	FromFile string   `name:"from-file" placeholder:"LIST" help:"Read more paths from a file, one a line, or - for standard input. They are relative to PATH, which is then one folder."`
+	Check    bool     `name:"check" help:"Fetch nothing, and say how much is in the cache already."`
 	Each     bool     `name:"each" help:"Report every file of a folder, not only those that fail."`
 	JSON     bool     `name:"json" help:"Print results as JSON, one object a line, with the totals last."`
 }
@@ -43,6 +44,7 @@ Examples:
 
 	pailfs warm /mnt/data/train
 	pailfs warm /mnt/data --from-file epoch1.txt
+	pailfs warm --check --json /mnt/data/train
 	find /mnt/data/train -name '*.idx' -printf '%P\n' | pailfs warm /mnt/data/train --from-file - --json`
 }
 
@@ -66,8 +68,12 @@ func (c *warmCmd) Run(p program) error {
 	if err != nil {
 		return daemonError(at, err)
 	}
-	w := &warming{program: p, client: client, json: c.JSON}
-	err = errors.Join(w.run(ctx, paths, c.Each), client.Close())
+	if c.Check {
+		err = errors.Join(p.measure(ctx, client, paths, c.JSON), client.Close())
+	} else {
+		w := &warming{program: p, client: client, json: c.JSON}
+		err = errors.Join(w.run(ctx, paths, c.Each), client.Close())
+	}
 	if ctx.Err() != nil {
 		return errors.New("interrupted; run it again to go on")
 	}

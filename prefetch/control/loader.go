@@ -28,7 +28,7 @@ const (
 )
 
 // HandleLoader registers the methods that PROTOCOL.md describes under "Loading":
-// loader.*, warm.* and evict.
+// loader.*, warm.*, evict and measure.
 func HandleLoader(m *Mux, p *prefetch.Prefetcher, may May) {
 	l := &loader{p: p, may: may}
 	Handle(m, "loader.open", Anyone, l.open)
@@ -45,6 +45,7 @@ func HandleLoader(m *Mux, p *prefetch.Prefetcher, may May) {
 	Handle(m, "warm.progress", Anyone, l.warmProgress)
 	Handle(m, "warm.close", Anyone, l.warmClose)
 	Handle(m, "evict", Owner, l.evict)
+	Handle(m, "measure", Anyone, l.measure)
 }
 
 type loader struct {

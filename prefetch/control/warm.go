@@ -109,3 +109,29 @@ func (l *loader) evict(ctx context.Context, c Caller, in EvictParams) (EvictResu
 	}
 	return EvictResult{results}, ctx.Err()
 }
+
+// MeasureParams are the parameters of measure.
+type MeasureParams struct {
+	Base  string   `json:"base,omitempty"`
+	Paths []string `json:"paths"`
+}
+
+// MeasureResult is the result of measure.
+type MeasureResult struct {
+	Results []prefetch.Measured `json:"results"`
+}
+
+func (l *loader) measure(ctx context.Context, c Caller, in MeasureParams) (MeasureResult, error) {
+	if err := l.allow(c); err != nil {
+		return MeasureResult{}, err
+	}
+	paths, err := absolute(c, in.Base, in.Paths)
+	if err != nil {
+		return MeasureResult{}, err
+	}
+	results := l.p.Measure(ctx, paths)
+	for i := range results {
+		results[i].Path = relative(c.Dir, results[i].Path)
+	}
+	return MeasureResult{results}, ctx.Err()
+}

@@ -1,0 +1,43 @@
+package prefetch
+
+import (
+	"context"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// Measured tells how much of one path is in the cache.
+type Measured struct {
+	Path string `json:"path"`
+	// Files and Bytes are what the path means at present.
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// FilesWarm are whole on SSD, BytesWarm there at all.
+	FilesWarm int64  `json:"files_warm"`
+	BytesWarm int64  `json:"bytes_warm"`
+	Error     string `json:"error,omitempty"`
+}
+
+// Measure counts what is on SSD of paths, files or folders, in the versions that their
+// names mean now. It fetches nothing, but lists folders where no manifest is.
+func (p *Prefetcher) Measure(ctx context.Context, paths []string) []Measured {
+	results := make([]Measured, 0, len(paths))
+	for _, path := range paths {
+		m := Measured{Path: path}
+		err := p.walk(ctx, path, func(_ string, o oss.Object) error {
+			m.Files++
+			m.Bytes += o.Size
+			r := p.cache.Residency(o)
+			m.BytesWarm += r.SSD
+			if r.Whole || o.Size == 0 {
+				m.FilesWarm++
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			m.Error = err.Error()
+		}
+		results = append(results, m)
+	}
+	return results
+}
