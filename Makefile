@@ -17,9 +17,10 @@ export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/pailfs (static), bin/pailfs-gpu (cgo), bin/ossemu and bin/bench.
+build: ## Build bin/pailfs (static), bin/pailfs-gpu (cgo), bin/pailfs-kube, bin/ossemu and bin/bench.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs ./cmd/pailfs
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs-gpu ./cmd/pailfs-gpu
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs-kube ./cmd/pailfs-kube
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ossemu ./cmd/ossemu
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench ./bench
 

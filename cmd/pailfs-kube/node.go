@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/pailfs/pailfs/deploy/node"
+)
+
+// nodeCmd is `pailfs-kube node`.
+type nodeCmd struct {
+	cluster
+	Node      string   `name:"node" env:"NODE_NAME" help:"The Node that this runs on."`
+	Namespace string   `name:"namespace" env:"POD_NAMESPACE" help:"Where the agent's lease lies."`
+	Mounts    []string `name:"mount" env:"PAILFS_MOUNTS" placeholder:"NAME=PATH" help:"A mount to look after; NAME becomes the label pailfs.io/mount.NAME."`
+	Datasets  []string `name:"dataset" env:"PAILFS_DATASETS" placeholder:"BUCKET/PREFIX" help:"A dataset whose bytes in the cache are counted though no pod here names it."`
+	GPU       bool     `name:"gpu" default:"true" negatable:"" help:"Look after GPUs too."`
+
+	ProbeEvery    time.Duration `name:"probe-every" default:"1s" help:"Time between two probes of a mount."`
+	ProbePatience time.Duration `name:"probe-patience" default:"1.5s" help:"How long a mount may take to answer."`
+	MeasureEvery  time.Duration `name:"measure-every" default:"30s" help:"Least time between two counts of a dataset's bytes in the cache."`
+	EvictMount    time.Duration `name:"evict-after" default:"1m" help:"How long a mount may be away before pods are evicted; 0s never evicts."`
+	EvictGPU      time.Duration `name:"evict-gpu-after" default:"2m" help:"How long a GPU may be unwell before pods are evicted; 0s never evicts."`
+	Health        string        `name:"health" placeholder:"HOST:PORT" help:"Answer /healthz here."`
+}
+
+// Help gives examples.
+func (nodeCmd) Help() string {
+	return `Writes the conditions pailfs.io/MountReady and pailfs.io/GPUHealthy, taints while they are not well, labels, a Lease and one PailfsNodeCache, and nothing else. The Node is left as it is when the agent ends. deploy/node/DESIGN.md says what each means.
+
+Exit codes: 0 ended by a signal, 1 failed, 2 wrong arguments.
+
+Examples:
+
+	pailfs-kube node --mount data=/mnt/data --dataset imagenet/train
+	pailfs-kube node --kubeconfig ~/.kube/config --node n1 --namespace pailfs-system --mount data=/mnt/data --no-gpu`
+}
+
+// healthAge is how long a turn of the agent may be ago for it to count as well.
+const healthAge = time.Minute
+
+// Run runs the agent until it is interrupted.
+func (c *nodeCmd) Run(p program) error {
+	cfg := node.Config{
+		Node: c.Node, Namespace: c.Namespace, Datasets: c.Datasets,
+		ProbeEvery: c.ProbeEvery, ProbePatience: c.ProbePatience, MeasureEvery: c.MeasureEvery,
+		EvictMount: c.EvictMount, EvictGPU: c.EvictGPU, Log: p.log(),
+	}
+	for _, m := range c.Mounts {
+		name, path, ok := strings.Cut(m, "=")
+		if !ok {
+			return usageError{fmt.Errorf("--mount %q: want NAME=PATH, as in data=/mnt/data", m)}
+		}
+		cfg.Mounts = append(cfg.Mounts, node.Mount{Name: name, Path: path})
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cfg.Statfs = []string{self, "statfs"}
+	if cfg.Pailfs, err = beside("pailfs"); err != nil {
+		return err
+	}
+	if c.GPU {
+		gpu, err := beside("pailfs-gpu")
+		if err != nil {
+			return fmt.Errorf("%w, or give --no-gpu", err)
+		}
+		cfg.GPU = []string{gpu, "gpu", "--json", "--watch"}
+	}
+	// An agent has little to say; five requests a second let it say it at once.
+	config, err := c.connect(5)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	caches, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	agent, err := node.New(cfg, client, caches)
+	if err != nil {
+		return usageError{err}
+	}
+	ctx, stop := interrupted()
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return agent.Run(ctx) })
+	if c.Health != "" {
+		group.Go(func() error { return serveHealth(ctx, c.Health, agent.Turned) })
+	}
+	return group.Wait()
+}
+
+// serveHealth answers whether the agent turned lately.
+func serveHealth(ctx context.Context, at string, turned func() time.Time) error {
+	began := time.Now()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		last := turned()
+		if last.IsZero() {
+			last = began
+		}
+		if age := time.Since(last); age > healthAge {
+			http.Error(w, fmt.Sprintf("the agent has not turned for %s", age.Round(time.Second)), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n")) // who asked has gone if it fails
+	})
+	s := &http.Server{Addr: at, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = s.Close() // nothing waits for what it says
+	}()
+	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve --health %s: %w", at, err)
+	}
+	return nil
+}
