@@ -39,6 +39,8 @@ type Place struct {
 	// Disk is the directory that holds a plain copy of the data, or takes what is
 	// written.
 	Disk string
+	// Writes says that files are written.
+	Writes bool
 	// Server holds the data below Prefix, which ends with a slash.
 	Server *Server
 	Prefix string

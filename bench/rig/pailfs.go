@@ -44,6 +44,9 @@ func (d Pailfs) With(flags ...string) Pailfs {
 	return d
 }
 
+// ReadOnly reports whether nothing can be written.
+func (d Pailfs) ReadOnly() bool { return slices.Contains(d.Flags, "--read-only") }
+
 // Name implements [Driver].
 func (d Pailfs) Name() string {
 	if d.Variant == "" {

@@ -34,6 +34,8 @@ type peerMount struct {
 	at, cache, work string
 	// bucket, prefix (without its last slash) and keys.
 	endpoint, bucket, prefix, keyID, secret string
+	// writes says that files are written.
+	writes bool
 }
 
 var _ Driver = Peer{}
@@ -43,7 +45,7 @@ var _ Driver = Peer{}
 func Peers() []Peer {
 	return []Peer{
 		{"s3fs", "use_cache, parallel_count=16, multipart_size=16, max_stat_cache_size=200000, enable_noobj_cache, SigV4, path style", s3fs},
-		{"rclone", "mount --vfs-cache-mode full, --vfs-read-chunk-size 8M, --vfs-read-ahead 64M, --dir-cache-time 1h, --vfs-write-back 0s, --s3-chunk-size 16M, --s3-upload-concurrency 16, path style", rclone},
+		{"rclone", "mount --vfs-cache-mode full, --vfs-read-chunk-size 8M, --vfs-read-ahead 64M, --dir-cache-time 1h, --attr-timeout 1h where nothing is written, --vfs-write-back 0s, --s3-chunk-size 16M, --s3-upload-concurrency 16, path style", rclone},
 		{"ossfs", "use_cache, parallel_count=16, multipart_size=16, max_stat_cache_size=200000", ossfs},
 		{"ossfs2", "its defaults: no cache on disk, prefetch on", ossfs2},
 		{"geesefs", "--memory-limit 1000, --max-parallel-parts 16, no cache on disk", geesefs},
@@ -85,7 +87,7 @@ func (d Peer) Start(ctx context.Context, p Place) (Session, error) {
 	bucket := p.Server.Bucket()
 	args, env, err := d.command(peerMount{
 		at: at, cache: cache, work: p.Work, endpoint: bucket.Endpoint, bucket: bucket.Bucket,
-		prefix: strings.TrimSuffix(p.Prefix, "/"), keyID: bucket.KeyID, secret: bucket.Secret,
+		prefix: strings.TrimSuffix(p.Prefix, "/"), keyID: bucket.KeyID, secret: bucket.Secret, writes: p.Writes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", d.Program, err)
@@ -149,8 +151,12 @@ func s3fs(m peerMount) (args, env []string, err error) {
 func rclone(m peerMount) (args, env []string, err error) {
 	args = []string{
 		"mount", "peer:" + m.bucket + "/" + m.prefix, m.at, "--cache-dir", m.cache, "--vfs-cache-mode", "full",
-		"--dir-cache-time", "1h", "--attr-timeout", "1h", "--vfs-read-chunk-size", "8M", "--buffer-size", "32M", "--vfs-read-ahead", "64M",
+		"--dir-cache-time", "1h", "--vfs-read-chunk-size", "8M", "--buffer-size", "32M", "--vfs-read-ahead", "64M",
 		"--vfs-write-back", "0s", "--s3-chunk-size", "16M", "--s3-upload-concurrency", "16", "--transfers", "16", "--config", "",
+	}
+	if !m.writes {
+		// Its documentation warns of corruption where files change.
+		args = append(args, "--attr-timeout", "1h")
 	}
 	env = []string{
 		"RCLONE_CONFIG_PEER_TYPE=s3", "RCLONE_CONFIG_PEER_PROVIDER=Other", "RCLONE_CONFIG_PEER_FORCE_PATH_STYLE=true",

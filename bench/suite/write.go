@@ -87,6 +87,9 @@ func writes(s Sizes) []Workload {
 // without, has a part in w: what is cached needs no requests, what is not has no
 // limit but theirs, and only a directory can be appended to.
 func (w Workload) Takes(d rig.Driver) bool {
+	if p, ok := d.(rig.Pailfs); ok && p.ReadOnly() && w.Task != nil && w.Task.Job.Pattern != writer.Map {
+		return false
+	}
 	disk, bare := d.Source() == rig.FromDisk, d.Name() == (rig.Bare{}).Name()
 	if w.Task != nil {
 		reads := w.Task.Job.Pattern == writer.Map
@@ -242,6 +245,7 @@ func (b *writeBench) start(ctx context.Context) error {
 		return err
 	}
 	b.place.Disk = filepath.Join(r.cfg.Work, "disk", "written", filepath.Base(b.place.Work))
+	b.place.Writes = w.Job.Pattern != writer.Map
 	b.place.Prefix = "written-" + filepath.Base(b.place.Work) + "/"
 	if b.fromDisk() {
 		err = os.MkdirAll(b.place.Disk, 0o755)

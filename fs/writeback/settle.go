@@ -305,6 +305,12 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 		return time.Nanosecond
 	}
 	if f != nil {
+		if !f.committing.try() {
+			// Somebody fetches the content, which may take long, to write to it: without f all
+			// of it would have to be fetched again.
+			return time.Second
+		}
+		defer f.committing.Unlock()
 		f.content.RLock()
 		defer f.content.RUnlock()
 		if f.busy() {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
 )
 
 // list returns the names in a directory.
@@ -200,6 +201,48 @@ func TestFileIsAdoptedWhenItsMappingEnds(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if _, staged := h.File().Content(); staged {
 			t.Error("the file was never given to the cache")
+		}
+		w.stop()
+	})
+}
+
+// slowTake is a cache whose fetches take a while.
+type slowTake struct {
+	Cache
+	takes int
+}
+
+func (c *slowTake) Take(ctx context.Context, obj oss.Object, dst string) error {
+	c.takes++
+	time.Sleep(time.Minute)
+	return c.Cache.Take(ctx, obj, dst)
+}
+
+// An object that is opened for writing is fetched once, however long that takes: what
+// the bucket shows of it meanwhile is no reason to forget that it is wanted.
+func TestFetchForWritingIsNotForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.store.put("p/log", "before")
+		cache := &slowTake{Cache: w.cache}
+		w.space.cache = cache
+		h, err := w.space.Open(t.Context(), "", "log", OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cache.takes != 1 {
+			t.Errorf("the object was fetched %d times", cache.takes)
+		}
+		if _, err := h.Append(t.Context(), []byte(" and after")); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+		w.drain()
+		if got := w.inBucket()["p/log"]; got != "before and after" {
+			t.Errorf("the bucket holds %q", got)
 		}
 		w.stop()
 	})

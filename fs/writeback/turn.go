@@ -26,3 +26,13 @@ func (t turn) wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// try takes the lock if it is free.
+func (t turn) try() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
