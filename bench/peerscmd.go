@@ -128,7 +128,7 @@ func (c *peersCmd) measure(p program, s *session, workloads []suite.Workload, dr
 				}
 				subjects = append(subjects, subject)
 			default:
-				subjects = append(subjects, suite.Subject{Driver: d})
+				subjects = append(subjects, suite.SubjectOf(d, w))
 			}
 		}
 		p.say("%s: %s", w.Name, w.Help)

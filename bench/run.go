@@ -72,7 +72,7 @@ func (c *runCmd) measure(p program, s *session, drivers []rig.Driver) error {
 		}
 		var subjects []suite.Subject
 		for _, d := range drivers {
-			subject := suite.Subject{Driver: d}
+			subject := suite.SubjectOf(d, w)
 			if d.Name() == (rig.Bare{}).Name() {
 				if subject, err = bareSubject(p, s, w, o); err != nil {
 					return err
@@ -94,10 +94,14 @@ func bareSubject(p program, s *session, w suite.Workload, o suite.Options) (suit
 	if w.Task != nil {
 		return suite.Subject{Driver: rig.Bare{}}, nil
 	}
-	if w.Job.Pattern == reader.Sequential {
+	switch w.Job.Pattern {
+	case reader.Sequential:
 		return s.runner.BestBare(p.ctx, w, o, reader.Bytes)
+	case reader.Train:
+		return suite.SubjectOf(rig.Bare{}, w), nil
+	default:
+		return suite.BareChecked(), nil
 	}
-	return suite.BareChecked(), nil
 }
 
 func listWorkloads(p program) error {

@@ -37,8 +37,13 @@ type Config struct {
 	// Width returns how many requests the object store bears at once at present. nil
 	// means 64.
 	Width func() int
-	// Store keeps the sessions over the daemon's death; nil means that nothing does.
+	// Store keeps the sessions on this node over the daemon's death; nil means that
+	// nothing does.
 	Store Store
+	// Shared keeps them for other nodes as well, nil if nothing does. It needs Store.
+	Shared Store
+	// Host names this node in what is shared.
+	Host string
 	// Guess fetches ahead what is likely to be read next though nobody announced it.
 	Guess bool
 	// NewID names sessions and jobs; nil means random names that nobody can guess.
@@ -57,6 +62,7 @@ type Prefetcher struct {
 	stop    context.CancelFunc
 	sched   *scheduler
 	resolve chan struct{}
+	goAway  chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -67,11 +73,15 @@ type Prefetcher struct {
 		running []*fetch
 		// readers tells whose an object is that is read.
 		readers map[oss.Object]*session.Entry
-		// drop are objects that are to leave the cache.
-		drop []oss.Object
+		// leaving are fetches that nobody holds any more, still held in the cache, and
+		// drop objects that are to leave it and were in use.
+		leaving []*fetch
+		drop    []oss.Object
 		// changed, if somebody waits, is closed when anything changes.
 		changed chan struct{}
 		broken  uint64
+		// keeping tells where the sessions are kept.
+		keeping map[session.Key]*keeping
 		jobs    map[string]*warmJob
 		order   []*warmJob
 		guesses guesses
@@ -92,12 +102,13 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	if cfg.Width == nil {
 		cfg.Width = func() int { return 64 }
 	}
-	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1)}
+	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1)}
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.mu.book = session.NewBook(session.Config{Budget: p.budget()})
 	p.mu.fetches = make(map[*session.Entry]*fetch)
 	p.mu.readers = make(map[oss.Object]*session.Entry)
 	p.mu.jobs = make(map[string]*warmJob)
+	p.mu.keeping = make(map[session.Key]*keeping)
 	p.mu.broken = c.HoldsBroken()
 	p.mu.guesses.init()
 	p.sched = newScheduler(cfg.Width, p.room, p.nextAnnounced, p.nextAhead, p.nextWarm, p.nextBehind)
@@ -116,6 +127,7 @@ func (p *Prefetcher) Run(ctx context.Context) error {
 	loops.Go(func() { p.sched.run(ctx) })
 	loops.Go(func() { p.runResolve(ctx) })
 	loops.Go(func() { p.runSave(ctx) })
+	loops.Go(func() { p.runLetGo(ctx) })
 	loops.Go(func() { p.runAccesses(ctx) })
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()

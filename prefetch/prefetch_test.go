@@ -81,6 +81,7 @@ func TestAnnouncedFilesAreFetchedManyAtOnceAndHeldUntilReleased(t *testing.T) {
 		if released, _, err := p.Release(n, paths); err != nil || released != 500 {
 			t.Errorf("%d released, %v", released, err)
 		}
+		synctest.Wait()
 		if _, held := c.count(); held != 0 {
 			t.Errorf("%d are still held", held)
 		}
@@ -235,7 +236,7 @@ type memoryStore struct {
 	files map[session.Key][]byte
 }
 
-func (s *memoryStore) Where(session.Key) Persistence { return Persistence{Kind: "mount"} }
+func (s *memoryStore) Where(session.Key) Persistence { return Persistence{Kind: KindNode} }
 
 func (s *memoryStore) Load(_ context.Context, key session.Key) ([]byte, error) {
 	s.mu.Lock()
@@ -260,7 +261,7 @@ func (s *memoryStore) Remove(_ context.Context, key session.Key) error {
 	return nil
 }
 
-func TestAnotherNodeGoesOnWhereTheFirstStopped(t *testing.T) {
+func TestADaemonGoesOnWhereItStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memoryStore{files: map[session.Key][]byte{}}
 		paths := names("train", 20)
@@ -274,13 +275,13 @@ func TestAnotherNodeGoesOnWhereTheFirstStopped(t *testing.T) {
 		if _, _, err := p.Release(n, paths[:5]); err != nil {
 			t.Fatal(err)
 		}
-		stop() // the node goes; its cache with it
+		stop() // the daemon goes; its cache with it
 
 		c := newFakeCache(1 << 30)
 		p, stop = running(t, Config{Store: store}, tree, c)
 		defer stop()
 		got, err := p.Open(t.Context(), one, session.Params{Instance: "i", Buffer: 100})
-		if err != nil || got.Adopted != 15 || got.Persistence.Kind != "mount" {
+		if err != nil || got.Adopted != 15 || got.Persistence.Kind != KindNode {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		wait(t, p, session.Name{Session: got.Session, UID: one.UID}, paths[5:])
@@ -301,7 +302,7 @@ func TestAnotherNodeGoesOnWhereTheFirstStopped(t *testing.T) {
 
 func TestSessionFilesThatAreDamagedAreRefusedOrCutShort(t *testing.T) {
 	held := []session.Held{{Path: "a"}, {Path: "b", Index: 2, Seq: 1}}
-	good, err := encodeSession(one, session.Params{Buffer: 5, Lease: time.Minute}, held, time.Unix(0, 0))
+	good, err := encodeSession(savedHeader{Key: one}, session.Params{Buffer: 5, Lease: time.Minute}, held, time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +329,7 @@ func TestSessionFilesThatAreDamagedAreRefusedOrCutShort(t *testing.T) {
 }
 
 func FuzzDecodeSession(f *testing.F) {
-	good, err := encodeSession(one, session.Params{Buffer: 5}, []session.Held{{Path: "a"}}, time.Unix(0, 0))
+	good, err := encodeSession(savedHeader{Key: one}, session.Params{Buffer: 5}, []session.Held{{Path: "a"}}, time.Unix(0, 0))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -530,6 +531,7 @@ func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 			})
 		}
 		clients.Wait()
+		synctest.Wait()
 		if _, held := c.count(); held != 0 {
 			t.Errorf("%d are held at the end", held)
 		}

@@ -42,12 +42,7 @@ type Opened struct {
 // Open opens, joins or adopts the session of key. One that the daemon does not
 // know is looked for where the state is kept.
 func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.Params) (Opened, error) {
-	var saved *savedSession
-	where := Persistence{Kind: "none", Reason: "the mount has no place for it"}
-	if p.cfg.Store != nil {
-		where = p.cfg.Store.Where(key)
-		saved = p.load(ctx, key)
-	}
+	saved, keeping := p.find(ctx, key, params)
 	id := session.ID(p.cfg.NewID())
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +57,10 @@ func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.P
 		return Opened{}, err
 	}
 	budget, _ := b.Budget()
+	keeping.left = false
+	p.mu.keeping[key] = keeping
 	p.afterLocked()
-	return Opened{Session: got, Adopted: adopted, Quota: quota, Budget: budget, Lease: b.Lease(got), Persistence: where}, nil
+	return Opened{Session: got, Adopted: adopted, Quota: quota, Budget: budget, Lease: b.Lease(got), Persistence: keeping.where}, nil
 }
 
 // afterLocked follows every call that may have given the book something to do.
@@ -84,7 +81,14 @@ func randomID() string {
 func (p *Prefetcher) CloseSession(id session.ID, uid uint32, keep bool) (released int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	key, err := p.mu.book.Find(time.Now(), id, uid)
+	if err != nil {
+		return 0, err
+	}
 	released, err = p.mu.book.Close(time.Now(), id, uid, keep)
+	if k := p.mu.keeping[key]; k != nil {
+		k.left, k.changed = keep, true
+	}
 	p.afterLocked()
 	return released, err
 }
@@ -314,8 +318,9 @@ func (p *Prefetcher) endLocked(f *fetch) {
 	}
 	f.cancel()
 	if f.gone {
-		p.unholdLocked(f, true)
-		p.mu.book.Freed(f.entry)
+		p.forgetLocked(f)
+		p.mu.leaving = append(p.mu.leaving, f)
+		p.wakeLetGo()
 		return
 	}
 	if f.ended {
@@ -324,7 +329,7 @@ func (p *Prefetcher) endLocked(f *fetch) {
 	f.ended = true
 	unheld := errors.Is(f.err, cache.ErrUnavailable) || errors.Is(f.err, cache.ErrNoSpace) || errors.Is(f.err, cache.ErrNever)
 	if f.err != nil {
-		p.unholdLocked(f, false)
+		p.unholdLocked(f)
 		p.log.Info("an announced file was not fetched", "path", f.entry.Path, "error", f.err)
 	}
 	p.mu.book.Fetched(f.entry, unheld, f.err)
@@ -342,16 +347,70 @@ func (p *Prefetcher) dropLocked(e *session.Entry) {
 	p.endLocked(f)
 }
 
-// unholdLocked ends the holds of f's objects.
-func (p *Prefetcher) unholdLocked(f *fetch, released bool) {
+// forgetLocked takes f out of the books of what is held.
+func (p *Prefetcher) forgetLocked(f *fetch) {
 	delete(p.mu.fetches, f.entry)
 	for _, o := range f.entry.Objects {
-		p.cache.Unhold(o, released)
 		if p.mu.readers[o] == f.entry {
 			delete(p.mu.readers, o)
 		}
+	}
+}
+
+// unholdLocked ends the holds of what was not, or is no longer, brought whole.
+func (p *Prefetcher) unholdLocked(f *fetch) {
+	p.forgetLocked(f)
+	for _, o := range f.entry.Objects {
+		p.cache.Unhold(o, false)
+	}
+}
+
+func (p *Prefetcher) wakeLetGo() {
+	select {
+	case p.goAway <- struct{}{}:
+	default:
+	}
+}
+
+// runLetGo lets go in the cache of what nobody holds any more, until ctx ends and
+// then of what is left. It is not done by who releases: the cache may take its
+// time, and a hint must not.
+func (p *Prefetcher) runLetGo(ctx context.Context) {
+	for done := false; !done; {
+		select {
+		case <-p.goAway:
+		case <-ctx.Done():
+			done = true
+		}
+		p.mu.Lock()
+		leaving := p.mu.leaving
+		p.mu.leaving = nil
+		p.mu.Unlock()
+		if len(leaving) == 0 {
+			continue
+		}
+		for _, f := range leaving {
+			p.letGo(f)
+		}
+		p.mu.Lock()
+		for _, f := range leaving {
+			p.mu.book.Freed(f.entry)
+		}
+		p.settleLocked()
+		p.mu.Unlock()
+		p.sched.wake()
+	}
+}
+
+func (p *Prefetcher) letGo(f *fetch) {
+	for _, o := range f.entry.Objects {
+		p.cache.Unhold(o, true)
 		if f.entry.Drop {
-			p.mu.drop = append(p.mu.drop, o)
+			if _, err := p.cache.Evict(o); errors.Is(err, cache.ErrInUse) {
+				p.mu.Lock()
+				p.mu.drop = append(p.mu.drop, o)
+				p.mu.Unlock()
+			}
 		}
 	}
 }
@@ -373,7 +432,7 @@ func (p *Prefetcher) recheck() {
 			}
 			p.mu.Lock()
 			if f := p.mu.fetches[e]; f != nil && e.State() == session.Ready {
-				p.unholdLocked(f, false)
+				p.unholdLocked(f)
 				p.mu.book.Lost(e)
 				p.settleLocked()
 			}

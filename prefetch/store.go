@@ -7,42 +7,45 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	iofs "io/fs"
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // Store keeps what sessions hold, so that the daemon, or another node's, knows it
-// after a restart.
+// after a restart. Its methods may be called concurrently for different keys.
 type Store interface {
 	// Where says where the state of key is kept.
 	Where(key session.Key) Persistence
 	// Load returns what was saved last, or [io/fs.ErrNotExist].
 	Load(ctx context.Context, key session.Key) ([]byte, error)
-	// Save replaces what was saved, whole or not at all.
+	// Save replaces what was saved, whole or not at all. It fails with ErrTaken if
+	// somebody else has saved there since this store did, or loaded it.
 	Save(ctx context.Context, key session.Key, data []byte) error
-	// Remove forgets what was saved, if anything was.
+	// Remove forgets what was saved, if anything was; not what somebody else has.
 	Remove(ctx context.Context, key session.Key) error
 }
 
+// ErrTaken means that somebody else saves the same session.
+var ErrTaken = errors.New("another node keeps the state of a session of the same name there")
+
+// The kinds of a [Persistence] that keeps something.
+const (
+	KindMount = "mount"
+	KindNode  = "node"
+)
+
 // Persistence says where a session's state is kept.
 type Persistence struct {
-	// Kind is mount (in the bucket, for every node), node or none.
+	// Kind is KindMount (in the bucket, for every node), KindNode or none.
 	Kind string `json:"kind"`
 	Path string `json:"path,omitempty"`
 	// Reason says why it is not kept on the mount.
 	Reason string `json:"reason,omitempty"`
 }
 
-const (
-	// saveEvery is how often what changed is saved.
-	saveEvery = time.Second
-	// saveTimeout bounds one save.
-	saveTimeout = 30 * time.Second
-	// savedVersion is the version of the format that SESSIONS.md describes.
-	savedVersion = 1
-)
+// savedVersion is the version of the format that DESIGN.md describes.
+const savedVersion = 1
 
 // savedSession is a session as its file has it.
 type savedSession struct {
@@ -59,6 +62,11 @@ type savedHeader struct {
 	Lease    float64     `json:"lease_seconds"`
 	Drop     bool        `json:"drop_on_release,omitempty"`
 	Saved    time.Time   `json:"saved"`
+	// Host is whose state it is, and Left says that nobody there uses it any more.
+	Host string `json:"host,omitempty"`
+	Left bool   `json:"left,omitempty"`
+	// Shared says that the state was saved on the mount as well.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // savedEnd is the last line. A file without it was cut off.
@@ -74,16 +82,15 @@ func (s *savedSession) params() session.Params {
 }
 
 // encodeSession returns the file of a session.
-func encodeSession(key session.Key, p session.Params, held []session.Held, now time.Time) ([]byte, error) {
+func encodeSession(h savedHeader, p session.Params, held []session.Held, now time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	n := len(held)
 	lines := make([]any, 0, n+2)
-	lines = append(lines, savedHeader{
-		Version: savedVersion, Key: key, Instance: p.Instance, Buffer: p.Buffer,
-		Lease: p.Lease.Seconds(), Drop: p.DropOnRelease, Saved: now.UTC().Truncate(time.Second),
-	})
+	h.Version, h.Instance, h.Buffer, h.Lease, h.Drop = savedVersion, p.Instance, p.Buffer, p.Lease.Seconds(), p.DropOnRelease
+	h.Saved = now.UTC().Truncate(time.Second)
+	lines = append(lines, h)
 	for _, h := range held {
 		lines = append(lines, h)
 	}
@@ -126,71 +133,4 @@ func decodeSession(data []byte) (*savedSession, error) {
 		s.Held = append(s.Held, h)
 	}
 	return s, nil
-}
-
-// load returns what was saved of a session that the daemon does not know, or nil.
-func (p *Prefetcher) load(ctx context.Context, key session.Key) *savedSession {
-	p.mu.Lock()
-	_, _, known := p.mu.book.Export(key)
-	p.mu.Unlock()
-	if known {
-		return nil
-	}
-	data, err := p.cfg.Store.Load(ctx, key)
-	if err == nil {
-		var s *savedSession
-		if s, err = decodeSession(data); err == nil {
-			return s
-		}
-	}
-	if !errors.Is(err, iofs.ErrNotExist) {
-		p.log.Warn("cannot read what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
-	}
-	return nil
-}
-
-// runSave saves what changed, until ctx ends, and then once more.
-func (p *Prefetcher) runSave(ctx context.Context) {
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			p.saveChanged(ctx)
-		case <-ctx.Done():
-			p.saveChanged(context.WithoutCancel(ctx))
-			return
-		}
-	}
-}
-
-// saveChanged saves the sessions that changed. One that was closed is forgotten.
-func (p *Prefetcher) saveChanged(ctx context.Context) {
-	if p.cfg.Store == nil {
-		return
-	}
-	p.mu.Lock()
-	keys := p.mu.book.TakeDirty()
-	p.mu.Unlock()
-	for _, key := range keys {
-		if err := p.saveOne(ctx, key); err != nil && ctx.Err() == nil {
-			p.log.Warn("cannot save what a session holds", "task", key.Task, "worker", key.Worker, "error", err)
-		}
-	}
-}
-
-func (p *Prefetcher) saveOne(ctx context.Context, key session.Key) error {
-	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
-	defer cancel()
-	p.mu.Lock()
-	held, params, ok := p.mu.book.Export(key)
-	p.mu.Unlock()
-	if !ok {
-		return p.cfg.Store.Remove(ctx, key)
-	}
-	data, err := encodeSession(key, params, held, time.Now())
-	if err != nil {
-		return err
-	}
-	return p.cfg.Store.Save(ctx, key, data)
 }

@@ -21,6 +21,8 @@ const (
 	Random Pattern = "random"
 	// Small opens, reads and closes one file after another in random order.
 	Small Pattern = "small"
+	// Train loads batches of files in random order and computes between them.
+	Train Pattern = "train"
 )
 
 // Check says how much of what was read is compared with what must be there.
@@ -49,14 +51,14 @@ type Job struct {
 
 	Pattern Pattern `json:"pattern"`
 	Check   Check   `json:"check"`
-	// Readers is how many files are read at once (Small), or how many requests are
+	// Readers is how many files are read at once (Small, Train), or how many requests are
 	// under way at once (Sequential over a bucket).
 	Readers int `json:"readers"`
 	// BlockBytes is how much one read call or request asks for (Sequential).
 	BlockBytes int `json:"block_bytes,omitempty"`
 	// Order seeds the random order; the same seed gives the same order.
 	Order uint64 `json:"order,omitempty"`
-	// First and Count cut a piece out of the order: files (Small) or pages
+	// First and Count cut a piece out of the order: files (Small, Train) or pages
 	// (Random). Count 0 means all.
 	First int `json:"first,omitempty"`
 	Count int `json:"count,omitempty"`
@@ -64,8 +66,10 @@ type Job struct {
 	// time (Random).
 	EachLatency bool `json:"each_latency,omitempty"`
 	// List reads all directories before the clock starts, as a program does that
-	// must first learn which files there are (Small).
+	// must first learn which files there are (Small, Train).
 	List bool `json:"list,omitempty"`
+	// Training says how a Train job trains.
+	Training *Training `json:"training,omitempty"`
 }
 
 // Outcome is what a job found.
@@ -73,10 +77,15 @@ type Outcome struct {
 	// Seconds is the time from the first read to the end of the last one.
 	Seconds float64 `json:"seconds"`
 	Bytes   int64   `json:"bytes"`
-	// Ops counts files (Small), pages (Random) or read calls (Sequential).
+	// Ops counts files (Small, Train), pages (Random) or read calls (Sequential).
 	Ops int64 `json:"ops"`
-	// Latencies are the seconds of every single read, if they were asked for.
+	// Latencies are the seconds of every single read, if they were asked for, or those
+	// that each step waited for its batch (Train).
 	Latencies []float64 `json:"latencies,omitempty"`
+	// Utilisation is the part of the time that was computed (Train).
+	Utilisation float64 `json:"utilisation,omitempty"`
+	// Hints is what it cost to announce files.
+	Hints *HintCost `json:"hints,omitempty"`
 	// PeakBytes is the largest resident size of the process that read.
 	PeakBytes int64 `json:"peak_bytes"`
 }
@@ -103,13 +112,15 @@ func (j *Job) validate() error {
 			return fmt.Errorf("blocks of %d bytes cannot be checked", j.BlockBytes)
 		}
 	case Random, Small:
+	case Train:
+		return j.validateTraining()
 	default:
 		return fmt.Errorf("there is no pattern %q", j.Pattern)
 	}
 	return nil
 }
 
-// Files returns the files of a Small job in its order.
+// Files returns the files of a Small or Train job in its order.
 func (j *Job) Files(m *dataset.Manifest) ([]*dataset.File, error) {
 	order := shuffled(j.Order, len(m.Files))
 	piece, err := cut(order, j.First, j.Count)

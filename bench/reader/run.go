@@ -19,6 +19,9 @@ func Run(ctx context.Context, job Job) (Outcome, error) {
 	if job.Check == Stamps && m.Seed == 0 {
 		return Outcome{}, fmt.Errorf("set %q is real: its pages carry no stamps", m.Name)
 	}
+	if job.Pattern == Train {
+		return train(ctx, job, m)
+	}
 	if job.Bucket != nil {
 		return runBucket(ctx, job, m)
 	}

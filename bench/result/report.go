@@ -38,6 +38,8 @@ const (
 	ObjectsPerSecond Metric = "objects/s"
 	// NamesPerSecond counts names that were listed.
 	NamesPerSecond Metric = "names/s"
+	// Utilisation is the part of the time in which an accelerator computes.
+	Utilisation Metric = "AU"
 	// Seconds is the time of a single read or save, as the median or the mean of a run.
 	Seconds Metric = "s"
 	// Requests counts requests to the server.
@@ -90,8 +92,23 @@ type Sample struct {
 	Load float64 `json:"load"`
 	// Spent says where the time went.
 	Spent *Spent `json:"spent,omitempty"`
-	// Requests counts the server's requests by operation.
-	Requests map[string]int64 `json:"requests,omitempty"`
+	// Utilisation is the part of the time that was computed, for what is worked out of it.
+	Utilisation float64 `json:"-"`
+	// Requests counts the server's requests by operation, ServerBytes what it sent.
+	Requests    map[string]int64 `json:"requests,omitempty"`
+	ServerBytes int64            `json:"server_bytes,omitempty"`
+	// Hints is what it cost to announce files.
+	Hints *Hints `json:"hints,omitempty"`
+}
+
+// Hints describe the calls that announce files and let them go.
+type Hints struct {
+	// Preload and Release are the times of single calls.
+	Preload *Quantiles `json:"preload"`
+	Release *Quantiles `json:"release"`
+	// Files is how many were announced, Late how many were read before.
+	Files int64 `json:"files"`
+	Late  int64 `json:"late"`
 }
 
 // Quantiles describe a distribution of times in seconds.

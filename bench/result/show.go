@@ -22,6 +22,8 @@ func ShowValue(v float64, metric Metric) string {
 		return scaled(v, "B")
 	case Requests:
 		return fmt.Sprintf("%.0f requests", v)
+	case Utilisation:
+		return fmt.Sprintf("%.3f AU", v)
 	default:
 		return grouped(v) + " " + string(metric)
 	}
@@ -105,8 +107,8 @@ func (t *Target) showNumber(v float64) string {
 		return fmt.Sprintf("%.2f", v)
 	case "B":
 		return scaled(v, "B")
-	case "ms":
-		return fmt.Sprintf("%.2f ms", v)
+	case "ms", "µs", "AU", "%":
+		return fmt.Sprintf("%.2f %s", v, t.Unit)
 	case "names/s":
 		return grouped(v) + " names/s"
 	default:

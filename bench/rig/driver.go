@@ -44,6 +44,9 @@ type Place struct {
 	// Server holds the data below Prefix, which ends with a slash.
 	Server *Server
 	Prefix string
+	// CacheBytes bounds the driver's cache, memory and disk together, where it can be;
+	// 0 means its default.
+	CacheBytes int64
 }
 
 // ErrUnsettled means that a client's cache does not hold all that was read. pailfs

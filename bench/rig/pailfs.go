@@ -58,6 +58,9 @@ func (d Pailfs) Name() string {
 // Source implements [Driver].
 func (Pailfs) Source() Source { return FromBucket }
 
+// boundedMemory is the part of a bounded cache that is memory.
+const boundedMemory = 64 << 20
+
 // Start implements [Driver].
 func (d Pailfs) Start(ctx context.Context, p Place) (Session, error) {
 	at, cache, err := mountDirs(p)
@@ -70,6 +73,9 @@ func (d Pailfs) Start(ctx context.Context, p Place) (Session, error) {
 		s.program, "mount", "oss://" + bucket.Bucket + "/" + p.Prefix, s.Mount,
 		"--endpoint", bucket.Endpoint, "--cache-dir", cache,
 		"--attrs", "none",
+	}
+	if p.CacheBytes > 0 {
+		args = append(args, "--memory", fmt.Sprintf("%dKiB", boundedMemory>>10), "--cache-size", fmt.Sprintf("%dKiB", (p.CacheBytes-boundedMemory)>>10))
 	}
 	s.Command = append(args, d.Flags...)
 	s.mount, err = startMount(ctx, at, processConfig{

@@ -173,6 +173,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.place, err = b.runner.place(b.workload.Set); err != nil {
 		return err
 	}
+	b.place.CacheBytes = b.workload.CacheBytes
 	b.session, err = b.subject.Driver.Start(ctx, b.place)
 	return err
 }
@@ -219,7 +220,10 @@ func (r *Runner) timed(ctx context.Context, daemons []int, do func() (reader.Out
 		return result.Sample{}, meter{}, err
 	}
 	sample.Seconds, sample.Bytes, sample.Ops = out.Seconds, out.Bytes, out.Ops
-	sample.Latencies = out.Latencies
+	sample.Latencies, sample.Utilisation = out.Latencies, out.Utilisation
+	if h := out.Hints; h != nil {
+		sample.Hints = &result.Hints{Preload: result.QuantilesOf(h.Preload), Release: result.QuantilesOf(h.Release), Files: h.Files, Late: h.Late}
+	}
 	sample.Quantiles = result.QuantilesOf(out.Latencies)
 	sample.ReaderPeak = out.PeakBytes
 	err = r.since(ctx, &sample, daemons, before, used)
@@ -237,7 +241,7 @@ func (r *Runner) since(ctx context.Context, sample *result.Sample, daemons []int
 		if err != nil {
 			return err
 		}
-		sample.Requests = stats.Requests
+		sample.Requests, sample.ServerBytes = stats.Requests, stats.BytesOut
 	}
 	sample.DaemonPeak = 0
 	for _, pid := range daemons {

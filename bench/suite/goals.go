@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"runtime"
+	"slices"
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
@@ -66,7 +67,7 @@ func Goals() []Goal {
 		{Name: "tree", Work: "find over many directories", Take: takeTree},
 		{Name: "server", Work: "what the server itself can do, without a target", Take: takeServer},
 	}
-	return append(goals, writeGoals()...)
+	return slices.Concat(goals, writeGoals(), trainingGoals())
 }
 
 // versusDisk compares pailfs with the same files on the disk itself.

@@ -42,6 +42,8 @@ type Sizes struct {
 	TinyBytes int64
 	// DirtyBytes wait for their upload when the daemon's memory is looked at.
 	DirtyBytes int64
+	// Training is what training reads.
+	Training TrainingSizes
 }
 
 // Full are the sizes that the targets name.
@@ -54,6 +56,7 @@ func Full() Sizes {
 		ListNames: 10_000, WideNames: 1_000_000, TreeDirs: 1_000, TreeNames: 1_000,
 		CheckpointBytes: 4 << 30, ModelBytes: 2 << 30, SaveBytes: 2 << 30, SaveRounds: 10, SaveEvery: 5 * time.Second,
 		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 21, TinyFiles: 10_000, TinyBytes: 4 << 10, DirtyBytes: 50 << 30,
+		Training: fullTraining(),
 	}
 }
 
@@ -67,6 +70,7 @@ func Quick() Sizes {
 		ListNames: 10_000, WideNames: 200_000, TreeDirs: 200, TreeNames: 500,
 		CheckpointBytes: 512 << 20, ModelBytes: 512 << 20, SaveBytes: 256 << 20, SaveRounds: 5, SaveEvery: 2 * time.Second,
 		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 7, TinyFiles: 2_000, TinyBytes: 4 << 10, DirtyBytes: 8 << 30,
+		Training: quickTraining(),
 	}
 }
 
@@ -80,6 +84,7 @@ func Short() Sizes {
 		ListNames: 1_000, WideNames: 20_000, TreeDirs: 20, TreeNames: 100,
 		CheckpointBytes: 64 << 20, ModelBytes: 32 << 20, SaveBytes: 32 << 20, SaveRounds: 2, SaveEvery: 100 * time.Millisecond,
 		LogBytes: 8 << 20, AppendBytes: 1e6, AppendRounds: 3, TinyFiles: 200, TinyBytes: 4 << 10, DirtyBytes: 1 << 30,
+		Training: shortTraining(),
 	}
 }
 
@@ -113,6 +118,9 @@ const streamPeriod = 256 << 20
 // make describes the files of set.
 func (s Sizes) make(set Set) *dataset.Manifest {
 	name := string(set)
+	if m := s.makeTraining(set); m != nil {
+		return m
+	}
 	switch set {
 	case Big:
 		return dataset.Big(name, 1, 1, s.BigBytes)

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
@@ -39,6 +40,8 @@ type Workload struct {
 	Job reader.Job
 	// Profile is the server's profile where none is chosen.
 	Profile string
+	// CacheBytes bounds the client's cache, where it can be; 0 means its default.
+	CacheBytes int64
 
 	// Task is done instead of Job, List is listed instead, if set.
 	Task *Task
@@ -70,7 +73,7 @@ func Workloads(s Sizes) []Workload {
 	read := func(name, help string, set Set, state State, metric result.Metric, job reader.Job, profile string) Workload {
 		return Workload{Name: name, Help: help, Set: set, State: state, Metric: metric, Job: job, Profile: profile, pieces: s.pieces()}
 	}
-	return append([]Workload{
+	return slices.Concat([]Workload{
 		read("read/seq-cold", "one reader reads a large object from start to end, nothing cached", Big, Cold, result.BytesPerSecond, sequential, "seed"),
 		read("read/seq-ssd", "the same from the cache on SSD, page cache dropped", Big, OnSSD, result.BytesPerSecond, sequential, "none"),
 		read("read/seq-warm", "the same with the page cache warm", Big, Warm, result.BytesPerSecond, sequential, "none"),
@@ -79,7 +82,7 @@ func Workloads(s Sizes) []Workload {
 		read("read/rand4k-warm", "single pages with the page cache warm", Big, Warm, result.ReadsPerSecond, random(s.WarmReads), "none"),
 		read("read/small-cold", "open, read and close of small files in random order, nothing cached but names", Small, Cold, result.FilesPerSecond, small(8, s.ColdFiles), "seed"),
 		read("read/small-warm", "the same with the page cache warm", Small, Warm, result.FilesPerSecond, small(1, 0), "none"),
-	}, append(writes(s), lists(s)...)...)
+	}, writes(s), lists(s), trainings(s))
 }
 
 // Find returns the workload called name.
@@ -118,6 +121,8 @@ func (w Workload) value(sample result.Sample) float64 {
 		return float64(sample.Bytes) / sample.Seconds
 	case result.Seconds:
 		return result.Median(sample.Latencies)
+	case result.Utilisation:
+		return sample.Utilisation
 	default:
 		return float64(sample.Ops) / sample.Seconds
 	}

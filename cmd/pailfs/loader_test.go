@@ -14,6 +14,7 @@ import (
 
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // loaderMount is a mount with files of a dataset and a client on some directory of
@@ -156,7 +157,7 @@ func TestSessionOutlivesTheDaemon(t *testing.T) {
 	params := control.OpenParams{Persistence: ".persistence/task_1/", Worker: 3, Buffer: 10, Instance: "one"}
 	var open control.OpenResult
 	call(t, c, "loader.open", params, &open)
-	if open.Persistence.Kind != "node" || open.Persistence.Reason == "" {
+	if open.Persistence.Kind != "mount" || open.Persistence.Path != ".persistence/task_1/worker-3.session" {
 		t.Errorf("persistence: %+v", open.Persistence)
 	}
 	paths := control.PathsParams{Session: open.Session, Paths: []string{"train/001.jpg", "train/002.jpg"}, Timeout: patience.Milliseconds()}
@@ -193,6 +194,81 @@ func TestSessionOutlivesTheDaemon(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests to bring back what was held", m.gets()-before)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnotherNodeResumesWarm(t *testing.T) {
+	m := mountForLoader(t, 8)
+	c := dial(t, m.at)
+	params := control.OpenParams{Persistence: ".persistence/task_1", Worker: 3, Buffer: 10, Instance: "one"}
+	var open control.OpenResult
+	call(t, c, "loader.open", params, &open)
+	names := []string{"train/001.jpg", "train/002.jpg", "train/003.jpg"}
+	paths := control.PathsParams{Session: open.Session, Paths: names, Timeout: patience.Milliseconds()}
+	call(t, c, "loader.preload", paths, nil)
+	call(t, c, "loader.wait", paths, nil)
+	call(t, c, "loader.release", control.PathsParams{Session: open.Session, Paths: names[:1]}, nil)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "umount", m.at)
+
+	other := &loaderMount{store: m.store, at: newMountPoint(t), cache: filepath.Join(t.TempDir(), "cache")}
+	other.mount(t)
+	if _, err := os.Stat(filepath.Join(other.at, ".persistence/task_1/worker-3.session")); err != nil {
+		t.Error(err)
+	}
+	c = dial(t, other.at)
+	params.Instance = "two"
+	call(t, c, "loader.open", params, &open)
+	if open.Adopted != 2 || open.Persistence.Kind != "mount" {
+		t.Errorf("%+v", open)
+	}
+	paths = control.PathsParams{Session: open.Session, Paths: names[1:], Timeout: patience.Milliseconds()}
+	var waited control.WaitResult
+	call(t, c, "loader.wait", paths, &waited)
+	before := m.gets()
+	for _, f := range waited.Files {
+		content, err := os.ReadFile(filepath.Join(other.at, f.Path))
+		if f.State != "ready" || err != nil || len(content) != 100_000 {
+			t.Errorf("%+v: %d bytes, %v", f, len(content), err)
+		}
+	}
+	if n := m.gets() - before; n != 0 {
+		t.Errorf("%d requests for what another node had announced", n)
+	}
+	call(t, c, "loader.close", control.CloseParams{Session: open.Session}, nil)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	mustRun(t, "umount", other.at)
+	third := &loaderMount{store: m.store, at: newMountPoint(t), cache: filepath.Join(t.TempDir(), "cache")}
+	third.mount(t)
+	if _, err := os.Stat(filepath.Join(third.at, ".persistence")); !os.IsNotExist(err) {
+		t.Errorf("of a session that was closed there is left: %v", err)
+	}
+}
+
+func TestOnlyWhoMayWriteKeepsStateOnTheMount(t *testing.T) {
+	m := mountForLoader(t, 1, "--uid", "4711")
+	var open control.OpenResult
+	c := dial(t, m.at)
+	call(t, c, "loader.open", control.OpenParams{Persistence: ".pailfs/manifests", Buffer: 1}, &open)
+	if open.Persistence.Kind != "node" || open.Persistence.Reason == "" {
+		t.Errorf("%+v", open.Persistence)
+	}
+	call(t, c, "loader.open", control.OpenParams{Task: "state", Buffer: 1}, &open)
+	if open.Persistence.Kind != "node" {
+		t.Errorf("%+v", open.Persistence)
+	}
+	s := newMountStore(nil, "", func(uid uint32) bool { return uid == 4711 })
+	for uid, want := range map[uint32]string{4711: "mount", 99: ""} {
+		if got := s.Where(session.Key{UID: uid, Task: "state"}); got.Kind != want || want == "" && got.Reason == "" {
+			t.Errorf("user %d: %+v", uid, got)
+		}
+	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

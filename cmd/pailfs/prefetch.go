@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -17,14 +20,23 @@ const accessQueue = 4096
 // openPrefetch begins to bring objects in before they are read.
 func (d *daemon) openPrefetch(context.Context) error {
 	c := &d.settings.Config
-	var store prefetch.Store
+	var store, shared prefetch.Store
 	if c.CacheDir != "" {
 		store = &nodeStore{dir: filepath.Join(filepath.Clean(c.CacheDir), sessionsDir)}
+	}
+	if d.writing != nil && store != nil {
+		shared = newMountStore(d.client.As(oss.Upload), d.source.Prefix, d.mayWrite(c.UID.Or(os.Geteuid())))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("ask for this machine's name: %w", err)
 	}
 	p, err := prefetch.New(prefetch.Config{
 		Prefix: d.source.Prefix,
 		Width:  func() int { return d.limiter.Stats().Limit },
 		Store:  store,
+		Shared: shared,
+		Host:   host,
 		Guess:  c.Prefetch == "auto",
 	}, d.names.tree, d.cache, d.registry, d.log.Logger)
 	if err != nil {
@@ -56,6 +68,14 @@ func (d *daemon) mayRead(own, group uint32) control.May {
 		default:
 			return umask&0o004 == 0
 		}
+	}
+}
+
+// mayWrite tells whether a user may write files. Of groups nothing is known here.
+func (d *daemon) mayWrite(own uint32) func(uid uint32) bool {
+	umask := uint32(d.settings.Umask)
+	return func(uid uint32) bool {
+		return uid == 0 || uid == own && umask&0o200 == 0 || umask&0o002 == 0
 	}
 }
 

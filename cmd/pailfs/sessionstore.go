@@ -32,7 +32,7 @@ func (s *nodeStore) path(key session.Key) string {
 // Where implements [prefetch.Store].
 func (s *nodeStore) Where(key session.Key) prefetch.Persistence {
 	return prefetch.Persistence{
-		Kind: "node", Path: s.path(key),
+		Kind: prefetch.KindNode, Path: s.path(key),
 		Reason: "sessions are kept beside this node's cache: another node will not know what this one held",
 	}
 }

@@ -59,6 +59,9 @@ type Params struct {
 	Lease time.Duration
 	// DropOnRelease removes what is released from the cache at once.
 	DropOnRelease bool
+	// Shared says that the task is a directory of the mount, in which the session may
+	// be kept for other nodes.
+	Shared bool
 }
 
 // Book holds the sessions of one mount.
@@ -359,12 +362,10 @@ func (b *Book) Expire(now time.Time) (leaked int) {
 			limit = b.cfg.Adoption
 		}
 		for _, st := range s.sorted() {
-			for _, h := range st.sorted() {
-				if now.Sub(h.lastSign()) > limit {
-					s.leaked.add(h.entry)
-					b.remove(h)
-					leaked++
-				}
+			for _, h := range st.silent(now, limit) {
+				s.leaked.add(h.entry)
+				b.remove(h)
+				leaked++
 			}
 		}
 		if now.Sub(s.lastCall) > limit && s.holds() == 0 {

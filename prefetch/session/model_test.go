@@ -368,6 +368,7 @@ func (w *world) crash() {
 	for _, key := range w.keys() {
 		s := w.model.sessions[key]
 		held, p, ok := old.Export(key)
+		SortHeld(held)
 		if !ok || len(held) != len(s.holds) {
 			w.t.Errorf("export of %+v has %d holders, want %d", key, len(held), len(s.holds))
 		}
@@ -436,6 +437,7 @@ func (w *world) compare(budgetBefore int64) {
 			holders[u.path]++
 		}
 		held, _, ok := w.book.Export(key)
+		SortHeld(held)
 		if !ok || len(held) != len(s.holds) {
 			w.t.Errorf("session %+v holds %d, want %d", key, len(held), len(s.holds))
 		}

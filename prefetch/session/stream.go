@@ -176,6 +176,19 @@ func (st *stream) hurry(h *holder) {
 	}
 }
 
+// silent returns the holders of which nothing was heard for longer than limit, in
+// the order in which they came. It is called every second: only those few are
+// sorted.
+func (st *stream) silent(now time.Time, limit time.Duration) (silent []*holder) {
+	for _, h := range st.holders {
+		if now.Sub(h.lastSign()) > limit {
+			silent = append(silent, h)
+		}
+	}
+	slices.SortFunc(silent, func(x, y *holder) int { return cmp.Compare(x.order, y.order) })
+	return silent
+}
+
 // sorted returns the holders in the order in which they came.
 func (st *stream) sorted() []*holder {
 	all := make([]*holder, 0, len(st.holders))

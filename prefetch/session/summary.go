@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+	"slices"
 	"time"
 )
 
@@ -128,6 +130,15 @@ type Held struct {
 	Path  string `json:"path"`
 	Index int    `json:"index,omitempty"`
 	Seq   int    `json:"seq,omitempty"`
+
+	order uint64
+}
+
+// SortHeld brings what Export returned into the order of announcement.
+func SortHeld(held []Held) {
+	slices.SortFunc(held, func(x, y Held) int {
+		return cmp.Or(cmp.Compare(x.Index, y.Index), cmp.Compare(x.order, y.order))
+	})
 }
 
 // TakeDirty returns the sessions of which something changed since it was called
@@ -141,20 +152,29 @@ func (b *Book) TakeDirty() []Key {
 	return keys
 }
 
-// Export returns what a session holds, in the order of announcement, and its
-// parameters; false if there is no such session.
+// Export returns what a session holds, in no order, for it is called where others
+// wait (see [SortHeld]), and its parameters; false if there is no such session.
 func (b *Book) Export(key Key) ([]Held, Params, bool) {
 	s := b.byKey[key]
 	if s == nil {
 		return nil, Params{}, false
 	}
-	held := []Held{}
-	for _, st := range s.sorted() {
-		for _, h := range st.sorted() {
-			held = append(held, Held{Path: h.use.path, Index: st.index, Seq: h.use.seq})
+	held := make([]Held, 0, s.holds())
+	for _, st := range s.streams {
+		for _, h := range st.holders {
+			held = append(held, Held{Path: h.use.path, Index: st.index, Seq: h.use.seq, order: h.order})
 		}
 	}
 	return held, s.params, true
+}
+
+// Params returns the parameters of a session; false if there is no such session.
+func (b *Book) Params(key Key) (Params, bool) {
+	s := b.byKey[key]
+	if s == nil {
+		return Params{}, false
+	}
+	return s.params, true
 }
 
 // Restore adds a session that a persistence file told of, unless there is one with

@@ -29,6 +29,10 @@ log = logging.getLogger("dataset_file_loader")
 # Names the mount where a program's own cpfs_mount_path cannot be changed.
 _MOUNT_VARIABLE = "PAILFS_LOADER_MOUNT"
 
+# The number of this node in a job of several, as torchrun sets it: local ranks are
+# unique on a node only, so every node has a directory of its own.
+_NODE_VARIABLE = "GROUP_RANK"
+
 # The processes that descend from this one by fork share sessions.
 _INSTANCE = secrets.token_hex(8)
 
@@ -41,7 +45,8 @@ class DatasetFileLoaderClient:
     `worker_id` is the local rank, unique on the node; without it LOCAL_RANK is taken.
     `cpfs_mount_path` (or `mount_path`) is any directory of the mount, to which paths
     are relative. `persistence_file_path`, relative to it too, is where the state of the
-    task is kept; its last element is the task's name. `preload_request_buffer_size` is
+    task is kept, for this node's daemon and, where the mount can be written, for a node
+    that takes its place; its last element is the task's name. `preload_request_buffer_size` is
     how many files may be announced and not yet read, for each sampler index.
 
     No call ever stops the training: where the daemon cannot be told, a warning is
@@ -81,12 +86,16 @@ class DatasetFileLoaderClient:
         mount = os.environ.get(_MOUNT_VARIABLE) or os.fspath(named)
         paths = MountPaths(mount, [os.fspath(named)])
         persistence = paths.relative(persistence_file_path)
+        task = persistence.rsplit("/", 1)[-1]
+        node = os.environ.get(_NODE_VARIABLE, "")
+        if node.isdigit():
+            persistence += f"/node-{int(node)}"
         try:
             persistence.encode()
         except UnicodeEncodeError:
             raise ValueError(f"persistence_file_path {persistence!r} is not UTF-8: choose another") from None
         self._setup(paths, strict, SessionConfig(
-            task=persistence.rsplit("/", 1)[-1],
+            task=task,
             worker=_whole(worker_id, "worker_id", 0),
             instance=_INSTANCE,
             buffer=_whole(preload_request_buffer_size, "preload_request_buffer_size", 1, _MAX_BUFFER),
@@ -322,6 +331,8 @@ class DatasetFileLoaderClient:
 
 
 def _whole(value: Any, name: str, least: int, most: Optional[int] = None) -> int:
+    if type(value) is int and value >= least and most is None:
+        return value
     try:
         number = operator.index(value)
     except TypeError:

@@ -70,9 +70,13 @@ def unpack(buffer: bytearray, size: int) -> Frame:
     return Frame(kind, payload, offset, cursor)
 
 
+# json.dumps makes an encoder for every call that asks for anything but its defaults.
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def encode_json(value: Any) -> bytes:
     """Compact JSON in UTF-8. Text that is not UTF-8 gives UnicodeEncodeError."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8")
+    return _encode(value).encode("utf-8")
 
 
 def encode_request(method: str, params: Optional[Any] = None) -> bytes:

@@ -1,0 +1,138 @@
+"""Trains on files of a mount, and times the calls that announce them.
+
+Reads a job from standard input and writes what it found, both JSON; see trainhold.go.
+"""
+
+import json
+import sys
+import time
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+from dataset_file_loader import DatasetFileLoaderClient
+from dataset_file_loader.model import DatasetFile
+from pailfs.torch import PreloadingSampler, release_after
+
+
+class Timed:
+    """A client whose calls are timed."""
+
+    def __init__(self, client):
+        self._client = client
+        self.many = []
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+    def preload_many(self, files):
+        began = time.perf_counter()
+        taken = self._client.preload_many(files)
+        self.many.append((time.perf_counter() - began, taken))
+        return taken
+
+
+class Files:
+    """The size of each file, which is read to its end."""
+
+    def __init__(self, mount, names):
+        self.paths = [f"{mount}/{name}" for name in names]
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        with open(self.paths[i], "rb", buffering=0) as f:
+            return len(f.read())
+
+
+class Single(Files):
+    """The same as a program for PAI's service reads it."""
+
+    def __init__(self, mount, names, client):
+        super().__init__(mount, names)
+        self.client = client
+
+    def __getitem__(self, i):
+        file = DatasetFile(dataset_file_path=self.paths[i], sampler_index=0)
+        times = [time.perf_counter()]
+        self.client.active_dataset_file(file)
+        times.append(time.perf_counter())
+        super().__getitem__(i)
+        times.append(time.perf_counter())
+        self.client.release_dataset_file(file)
+        times.append(time.perf_counter())
+        return times[1] - times[0], times[3] - times[2]
+
+
+def epoch(loader, compute):
+    """Goes through an epoch; the part of the time that was computed, without the first step, and all items."""
+    steps, items, second = 0, [], 0.0
+    for batch in loader:
+        items += batch
+        time.sleep(compute)
+        steps += 1
+        if steps == 1:
+            second = time.perf_counter()
+    return (steps - 1) * compute / (time.perf_counter() - second), items
+
+
+def batched(job):
+    """An epoch with PreloadingSampler."""
+    data = Files(job["mount"], job["names"])
+    client = Timed(DatasetFileLoaderClient(0, job["mount"], ".bench/batched", 4096, strict=True))
+    batches = BatchSampler(RandomSampler(data), job["batch"], drop_last=True)
+    sampler = PreloadingSampler(batches, data.paths, client=client)
+    loader = DataLoader(release_after(data, sampler), batch_sampler=sampler, num_workers=job["workers"], collate_fn=list)
+    utilisation, _ = epoch(loader, job["compute"])
+    unsent = client.counters()["unsent"]
+    client.close()
+    return utilisation, client.many, unsent
+
+
+def single(job):
+    """An epoch whose sampler announces file by file, as seeds/003 shows."""
+    client = DatasetFileLoaderClient(worker_id=0, cpfs_mount_path=job["mount"],
+                                     persistence_file_path=".bench/single/", preload_request_buffer_size=512)
+    data = Single(job["mount"], job["names"][:job["calls"]], client)
+    order = list(RandomSampler(data))
+    calls = []
+
+    def sample():
+        told = 0
+        for i in range(0, len(order) - job["batch"] + 1, job["batch"]):
+            for _ in range(client.get_preload_dataset_files_quota(0)):
+                if told == len(order):
+                    break
+                file = DatasetFile(dataset_file_path=data.paths[order[told]], sampler_index=0)
+                began = time.perf_counter()
+                client.preload_dataset_file(file)
+                calls.append(time.perf_counter() - began)
+                told += 1
+            yield order[i:i + job["batch"]]
+
+    class Sampler:
+        def __iter__(self):
+            return sample()
+
+        def __len__(self):
+            return len(order) // job["batch"]
+
+    loader = DataLoader(data, batch_sampler=Sampler(), num_workers=job["workers"], collate_fn=list)
+    _, items = epoch(loader, job["compute"])
+    unsent = client.counters()["unsent"]
+    client.close()
+    return calls, [i[0] for i in items], [i[1] for i in items], unsent
+
+
+def main():
+    torch.set_num_threads(1)
+    job = json.load(sys.stdin)
+    utilisation, many, unsent = batched(job)
+    one, active, release, more = single(job)
+    json.dump({"utilisation": utilisation, "many": many, "one": one, "active": active, "release": release,
+               "unsent": unsent + more}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// mountStore keeps the state of loader sessions in the bucket, in the directory that
+// the loader names, for other nodes.
+//
+// It is not written through the mount: what the last writer says of a session is
+// right, and must not be kept back behind, or beside, files that are published in
+// their order.
+type mountStore struct {
+	bucket oss.Bucket
+	prefix string
+	// mayWrite tells whether a user may write files of the mount.
+	mayWrite func(uid uint32) bool
+
+	mu struct {
+		sync.Mutex
+		// seen are the objects that were loaded or saved last.
+		seen map[session.Key]oss.Object
+	}
+}
+
+var _ prefetch.Store = (*mountStore)(nil)
+
+// maxSession bounds the file of a session that is read: the largest buffer, and
+// paths of some length.
+const maxSession = 256 << 20
+
+func newMountStore(bucket oss.Bucket, prefix string, mayWrite func(uid uint32) bool) *mountStore {
+	s := &mountStore{bucket: bucket, prefix: prefix, mayWrite: mayWrite}
+	s.mu.seen = make(map[session.Key]oss.Object)
+	return s
+}
+
+// path is where the state of a session lies, relative to the mount.
+func (s *mountStore) path(key session.Key) string {
+	return fmt.Sprintf("%s/worker-%d.session", key.Task, key.Worker)
+}
+
+func (s *mountStore) key(key session.Key) string { return s.prefix + s.path(key) }
+
+// Where implements [prefetch.Store].
+func (s *mountStore) Where(key session.Key) prefetch.Persistence {
+	switch {
+	case key.Task == "" || strings.HasPrefix(key.Task+"/", ".pailfs/"):
+		return prefetch.Persistence{Reason: fmt.Sprintf("%q is no directory for it", "/"+key.Task)}
+	case !s.mayWrite(key.UID):
+		return prefetch.Persistence{Reason: fmt.Sprintf("user %d may not write files of the mount", key.UID)}
+	default:
+		return prefetch.Persistence{Kind: prefetch.KindMount, Path: s.path(key)}
+	}
+}
+
+// Load implements [prefetch.Store].
+func (s *mountStore) Load(ctx context.Context, key session.Key) ([]byte, error) {
+	there, found, err := s.head(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	s.note(key, there)
+	if !found {
+		return nil, fs.ErrNotExist
+	}
+	if there.Size > maxSession {
+		return nil, fmt.Errorf("load session: %q has %d bytes, the limit is %d", there.Key, there.Size, maxSession)
+	}
+	data := make([]byte, there.Size)
+	if len(data) == 0 {
+		return data, nil
+	}
+	if _, err := s.bucket.ReadRange(ctx, oss.RangeRequest{Object: there, Buffer: data}); err != nil {
+		return nil, fmt.Errorf("load session: %w", err)
+	}
+	return data, nil
+}
+
+// head returns the object of a session, and whether there is one.
+func (s *mountStore) head(ctx context.Context, key session.Key) (oss.Object, bool, error) {
+	info, err := s.bucket.Head(ctx, s.key(key))
+	switch {
+	case errors.Is(err, oss.ErrNotFound):
+		return oss.Object{}, false, nil
+	case err != nil:
+		return oss.Object{}, false, fmt.Errorf("look for session: %w", err)
+	}
+	return info.Object, true, nil
+}
+
+// note remembers what is there.
+func (s *mountStore) note(key session.Key, there oss.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.seen[key] = there
+}
+
+// ours fails with [prefetch.ErrTaken] if somebody else has saved the session. What
+// was removed is nobody's.
+func (s *mountStore) ours(ctx context.Context, key session.Key) error {
+	there, found, err := s.head(ctx, key)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	seen := s.mu.seen[key]
+	s.mu.Unlock()
+	// The tag, not the time: an upload's answer tells the time of the answer.
+	if found && there.ETag != seen.ETag {
+		return fmt.Errorf("%q: %w", there.Key, prefetch.ErrTaken)
+	}
+	return nil
+}
+
+// Save implements [prefetch.Store].
+func (s *mountStore) Save(ctx context.Context, key session.Key, data []byte) error {
+	if err := s.ours(ctx, key); err != nil {
+		return err
+	}
+	info, err := s.bucket.Put(ctx, s.key(key), bytes.NewReader(data), oss.PutOptions{ContentType: "application/json"})
+	if err != nil {
+		return fmt.Errorf("save session: %w", err)
+	}
+	s.note(key, info.Object)
+	return nil
+}
+
+// Remove implements [prefetch.Store].
+func (s *mountStore) Remove(ctx context.Context, key session.Key) error {
+	err := s.ours(ctx, key)
+	if err == nil {
+		err = s.bucket.Delete(ctx, s.key(key))
+	}
+	if err != nil && !errors.Is(err, prefetch.ErrTaken) {
+		return fmt.Errorf("forget session: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.seen, key)
+	return nil
+}

@@ -1,0 +1,272 @@
+package prefetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"time"
+
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+const (
+	// saveEvery is how often what changed is saved on this node, and shareEvery how
+	// often on the mount, where it costs requests.
+	saveEvery  = time.Second
+	shareEvery = 10 * time.Second
+	// inUse is how long after it was saved another node's state is taken for that of
+	// somebody who is at work.
+	inUse = 3 * shareEvery
+	// saveTimeout bounds one save, or all of them at the end, loadTimeout one load, for
+	// which a client waits.
+	saveTimeout = 10 * time.Second
+	loadTimeout = 5 * time.Second
+)
+
+// keeping is what is known of where the state of a session is kept.
+type keeping struct {
+	where Persistence
+	// shared says that it is kept on the mount too, onMount that it has been saved
+	// there, and changed that it has changed since.
+	shared, onMount, changed bool
+	// remember says that this node does not know yet that it is on the mount.
+	remember bool
+	// left says that its client has gone and left it to a successor.
+	left bool
+	// saved is when it was saved last.
+	saved time.Time
+	// failing says that it could not be saved the last time.
+	failing bool
+}
+
+// find returns what was saved of a session that the daemon does not know, or nil,
+// and where its state is kept from now on.
+func (p *Prefetcher) find(ctx context.Context, key session.Key, params session.Params) (*savedSession, *keeping) {
+	p.mu.Lock()
+	known := p.mu.keeping[key]
+	if _, ok := p.mu.book.Params(key); !ok {
+		known = nil
+	}
+	p.mu.Unlock()
+	if known != nil {
+		return nil, known
+	}
+	k := &keeping{where: Persistence{Kind: "none", Reason: "the mount has no place for it"}}
+	if p.cfg.Store == nil {
+		return nil, k
+	}
+	k.where = p.cfg.Store.Where(key)
+	now := time.Now()
+	own, err := p.load(ctx, p.cfg.Store, key, now)
+	if err != nil {
+		p.log.Warn("cannot read what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
+	}
+	there, why := p.findShared(ctx, key, params, now)
+	if why != "" {
+		k.where.Reason = why
+		return own, k
+	}
+	k.where, k.shared, k.onMount = p.cfg.Shared.Where(key), true, there != nil
+	switch {
+	case own == nil:
+		return there, k
+	case there == nil && own.header.Shared:
+		// It was there, and whoever had it on another node has closed it.
+		return nil, k
+	case there != nil && there.header.Saved.After(own.header.Saved):
+		return there, k
+	default:
+		return own, k
+	}
+}
+
+// findShared returns what the mount has of a session, or why the mount is not the
+// place for it.
+func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params session.Params, now time.Time) (there *savedSession, why string) {
+	switch {
+	case p.cfg.Shared == nil:
+		return nil, "the mount cannot be written: another node will not know what this one held"
+	case !params.Shared:
+		return nil, "no directory of the mount was named for it"
+	}
+	if where := p.cfg.Shared.Where(key); where.Kind != KindMount {
+		return nil, where.Reason
+	}
+	there, err := p.load(ctx, p.cfg.Shared, key, now)
+	if err != nil {
+		return nil, fmt.Sprintf("what the mount has of it cannot be read: %v", err)
+	}
+	if there == nil {
+		return nil, ""
+	}
+	h := &there.header
+	if h.Host != p.cfg.Host && !h.Left && now.Sub(h.Saved) < inUse {
+		return nil, fmt.Sprintf("host %q uses a session of this name: give every node a persistence path of its own, or set GROUP_RANK", h.Host)
+	}
+	return there, ""
+}
+
+// load returns what a store has of a session, nil if it has nothing, or nothing
+// that is younger than the lease.
+func (p *Prefetcher) load(ctx context.Context, store Store, key session.Key, now time.Time) (*savedSession, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	data, err := store.Load(ctx, key)
+	if err != nil {
+		if errors.Is(err, iofs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	s, err := decodeSession(data)
+	switch {
+	case err != nil:
+		// It is replaced, whatever it is.
+		p.log.Warn("cannot understand what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
+		return nil, nil
+	case s.header.Key.Task != key.Task || s.header.Key.Worker != key.Worker:
+		p.log.Warn("what is kept as a session's is another one's; it begins anew", "task", key.Task, "worker", key.Worker, "found", s.header.Key.Task)
+		return nil, nil
+	case now.Sub(s.header.Saved) > s.params().Lease:
+		return nil, nil
+	}
+	return s, nil
+}
+
+// runSave saves what changed, until ctx ends, and then everything once more.
+func (p *Prefetcher) runSave(ctx context.Context) {
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	shared := time.Now()
+	for {
+		select {
+		case now := <-tick.C:
+			p.saveChanged(ctx, now)
+			if now.Sub(shared) >= shareEvery {
+				shared = now
+				p.share(ctx, false)
+			}
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+			defer cancel()
+			p.share(ctx, true)
+			p.saveChanged(ctx, time.Now())
+			return
+		}
+	}
+}
+
+// saveChanged saves the sessions that changed, or were saved so long ago that they
+// would be taken for dead. One that was closed is forgotten.
+func (p *Prefetcher) saveChanged(ctx context.Context, now time.Time) {
+	if p.cfg.Store == nil {
+		return
+	}
+	p.mu.Lock()
+	keys := p.mu.book.TakeDirty()
+	changed := make(map[session.Key]bool, len(keys))
+	for _, key := range keys {
+		changed[key] = true
+	}
+	for key, k := range p.mu.keeping {
+		if params, ok := p.mu.book.Params(key); ok && !changed[key] && (k.remember || now.Sub(k.saved) > params.Lease/4) {
+			keys = append(keys, key)
+		}
+	}
+	p.mu.Unlock()
+	for _, key := range keys {
+		p.told(key, p.saveOne(ctx, p.cfg.Store, key, false))
+		p.mu.Lock()
+		if k := p.mu.keeping[key]; k != nil {
+			k.changed = k.changed || !k.remember || changed[key]
+			k.saved, k.remember = now, false
+		}
+		p.mu.Unlock()
+	}
+}
+
+// share saves on the mount what changed since it was saved there. At the end all
+// is left to whoever comes next.
+func (p *Prefetcher) share(ctx context.Context, end bool) {
+	if p.cfg.Shared == nil {
+		return
+	}
+	p.mu.Lock()
+	var keys []session.Key
+	for key, k := range p.mu.keeping {
+		if k.shared && (k.changed || end) {
+			k.changed = false
+			k.left = k.left || end
+			keys = append(keys, key)
+		}
+	}
+	p.mu.Unlock()
+	for _, key := range keys {
+		err := p.saveOne(ctx, p.cfg.Shared, key, true)
+		p.told(key, err)
+		p.mu.Lock()
+		if k := p.mu.keeping[key]; k != nil {
+			switch {
+			case err == nil && !k.onMount:
+				k.onMount, k.remember = true, true
+			case err == nil:
+			case errors.Is(err, ErrTaken):
+				k.shared, k.where = false, p.cfg.Store.Where(key)
+				k.where.Reason = err.Error()
+			default:
+				k.changed = true // again the next time
+			}
+		}
+		p.mu.Unlock()
+	}
+	p.forgetClosed()
+}
+
+// forgetClosed drops what is known of where sessions were kept that have ended and
+// are nowhere any more.
+func (p *Prefetcher) forgetClosed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, k := range p.mu.keeping {
+		if _, ok := p.mu.book.Params(key); !ok && !(k.shared && k.changed) {
+			delete(p.mu.keeping, key)
+		}
+	}
+}
+
+// told logs that a session could not be saved, once until it can be again.
+func (p *Prefetcher) told(key session.Key, err error) {
+	p.mu.Lock()
+	k := p.mu.keeping[key]
+	before := k != nil && k.failing
+	if k != nil {
+		k.failing = err != nil
+	}
+	p.mu.Unlock()
+	if err != nil && !before {
+		p.log.Warn("cannot save what a session holds", "task", key.Task, "worker", key.Worker, "error", err)
+	}
+}
+
+// saveOne saves a session in a store, or removes there what has ended.
+func (p *Prefetcher) saveOne(ctx context.Context, store Store, key session.Key, onMount bool) error {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	h := savedHeader{Key: key, Host: p.cfg.Host}
+	p.mu.Lock()
+	held, params, ok := p.mu.book.Export(key)
+	if k := p.mu.keeping[key]; k != nil {
+		h.Left, h.Shared = k.left && onMount, k.onMount
+	}
+	p.mu.Unlock()
+	if !ok {
+		return store.Remove(ctx, key)
+	}
+	session.SortHeld(held)
+	data, err := encodeSession(h, params, held, time.Now())
+	if err != nil {
+		return err
+	}
+	return store.Save(ctx, key, data)
+}
