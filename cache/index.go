@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -242,9 +243,17 @@ func (ix *index) storeUses(used map[identity]useRecord) error {
 	})
 }
 
-// remove durably forgets objects.
+// remove durably forgets objects. Of none of which it knows anything costs no write.
 func (ix *index) remove(ids []identity) error {
 	return ix.guard(func() error {
+		known := false
+		if err := ix.db.View(func(tx *bbolt.Tx) error {
+			objects := tx.Bucket(objectsBucket)
+			known = slices.ContainsFunc(ids, func(id identity) bool { return objects.Get(id[:]) != nil })
+			return nil
+		}); err != nil || !known {
+			return err
+		}
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			objects, segments, uses := tx.Bucket(objectsBucket), tx.Bucket(segmentsBucket), tx.Bucket(usesBucket)
 			for _, id := range ids {

@@ -67,8 +67,12 @@ type residents struct {
 		// shortageKeen is the most pressing of those whose need shortage is.
 		shortageKeen keenness
 		sketch       *sketch
-		// shortage is the most that was asked for in vain since the evictor looked.
+		// shortage is the most that was asked for in vain since the evictor looked. short
+		// is what each of those asked for who wait for it, and waiting the sum: one
+		// eviction, which has to tell the disk, serves them all.
 		shortage int64
+		short    map[identity]int64
+		waiting  int64
 		// room is closed when there may be room again.
 		room chan struct{}
 		// uses are those whose use the index does not know yet.
@@ -91,6 +95,7 @@ func newResidents(full func()) *residents {
 	r.mu.table = make(map[identity]*resident)
 	r.mu.uses = make(map[identity]*resident)
 	r.mu.held = make(map[identity]int)
+	r.mu.short = make(map[identity]int64)
 	r.mu.sketch = newSketch()
 	for _, l := range r.lists() {
 		l.head.next, l.head.prev = &l.head, &l.head
@@ -234,6 +239,10 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 	}
 	if r.mu.size+need > r.mu.limit {
 		r.mu.shortage = max(r.mu.shortage, need)
+		if wanted {
+			r.mu.waiting += need - r.mu.short[id]
+			r.mu.short[id] = need
+		}
 		if r.mu.held[id] > 0 {
 			r.mu.shortageKeen = takeWanted
 		}
@@ -297,9 +306,10 @@ func (r *residents) excess() (bytes int64, keen keenness) {
 	if !r.crowdedLocked() && r.mu.shortage == 0 {
 		return 0, takeIdle
 	}
-	free := max(r.slackLocked(), min(r.mu.shortage, r.mu.limit))
+	free := max(r.slackLocked(), min(max(r.mu.shortage, r.mu.waiting), r.mu.limit))
 	keen = r.mu.shortageKeen
-	r.mu.shortage, r.mu.shortageKeen = 0, takeIdle
+	r.mu.shortage, r.mu.shortageKeen, r.mu.waiting = 0, takeIdle, 0
+	clear(r.mu.short)
 	return max(r.mu.size-(r.mu.limit-free), 0), keen
 }
 

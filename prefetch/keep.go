@@ -229,7 +229,7 @@ func (p *Prefetcher) forgetClosed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, k := range p.mu.keeping {
-		if _, ok := p.mu.book.Params(key); !ok && !(k.shared && k.changed) {
+		if _, ok := p.mu.book.Params(key); !ok && (!k.shared || !k.changed) {
 			delete(p.mu.keeping, key)
 		}
 	}

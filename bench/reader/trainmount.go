@@ -59,7 +59,7 @@ func openMountSource(job Job, m *dataset.Manifest, order []*dataset.File) (*moun
 		return nil, err
 	}
 	err = s.client.Call(context.Background(), "loader.open", control.OpenParams{
-		Persistence: ".bench/train", Buffer: job.Training.Lookahead, Instance: fmt.Sprint(time.Now().UnixNano()),
+		Task: "bench", Buffer: job.Training.Lookahead, Instance: fmt.Sprint(time.Now().UnixNano()),
 	}, &s.session)
 	if err != nil {
 		return nil, errors.Join(err, s.client.Close())

@@ -330,15 +330,16 @@ func (b *Book) Quota(now time.Time, n Name) (int, error) {
 	return b.quota(b.stream(s, n.Index)), nil
 }
 
-// quota is Quota. Once it is zero it stays so until a tenth of the buffer is free,
-// so that callers do not announce file by file; and a stream that has nothing
-// outstanding may always announce one.
+// quota is Quota. Once it is zero it stays so until a tenth of the buffer, or of the
+// budget if that holds fewer files, is free, so that callers do not announce file by
+// file; and a stream that has nothing outstanding may always announce one.
 func (b *Book) quota(st *stream) int {
 	buffer := st.session.params.Buffer
 	free := buffer - st.outstanding
 	if st.size > 0 {
-		room := max(b.cfg.Budget-b.charged, 0)
-		free = int(min(int64(free), int64(float64(room)/st.size)))
+		files := func(bytes int64) int { return int(min(float64(max(bytes, 0))/st.size, float64(buffer))) }
+		free = min(free, files(b.cfg.Budget-b.charged))
+		buffer = files(b.cfg.Budget)
 	}
 	if st.full && free < max(1, buffer/10) {
 		free = 0
