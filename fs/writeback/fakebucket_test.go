@@ -31,8 +31,9 @@ type fakeStore struct {
 	rand   *rand.Rand
 	// seen is told of every object that appears, under the lock.
 	seen func(key string, content []byte)
-	// writes counts what was written since the start.
+	// writes counts what was written since the start, sent the bytes that were sent.
 	writes int
+	sent   int64
 }
 
 type fakeObject struct {
@@ -202,6 +203,7 @@ func (b *fakeBucket) Put(ctx context.Context, key string, body oss.Body, o oss.P
 	}
 	b.Lock()
 	defer b.Unlock()
+	b.sent += int64(len(content))
 	if _, ok := b.objects[key]; ok && o.ForbidOverwrite {
 		if err != nil {
 			return oss.Info{}, err
@@ -276,7 +278,10 @@ func (b *fakeBucket) UploadPart(ctx context.Context, u oss.MultipartUpload, numb
 	if err != nil {
 		return oss.Part{}, err
 	}
-	return b.part(ctx, u, number, func() ([]byte, error) { return content, nil })
+	return b.part(ctx, u, number, func() ([]byte, error) {
+		b.sent += int64(len(content))
+		return content, nil
+	})
 }
 
 func (b *fakeBucket) part(ctx context.Context, u oss.MultipartUpload, number int, read func() ([]byte, error)) (oss.Part, error) {

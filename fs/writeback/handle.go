@@ -175,6 +175,9 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 		f.content.passing++
 	}
 	f.opens.Add(1)
+	s.mu.Lock()
+	s.watch(f, o.Truncate)
+	s.mu.Unlock()
 	return h, nil
 }
 
@@ -429,6 +432,7 @@ func (h *Handle) Release() {
 		if err := f.commit(false); err != nil {
 			s.log.Error("a change after the last close could not be recorded", "file", f.id, "err", err)
 		}
+		s.unwatch(f)
 	}
 	if commits {
 		s.ripen(f, true)

@@ -38,6 +38,8 @@ func newMetrics(reg prometheus.Registerer, s *Space) error {
 		counter("pailfs_writeback_uploaded_files_total", "Files whose content was uploaded or copied.",
 			func(c *counters) int64 { return c.published[opPut] }),
 		counter("pailfs_writeback_uploaded_bytes_total", "Bytes of those files.", func(c *counters) int64 { return c.bytes }),
+		counter("pailfs_writeback_early_bytes_total", "Bytes of parts that were sent while their files were still being written.",
+			func(c *counters) int64 { return c.early }),
 		counter("pailfs_writeback_deleted_objects_total", "Objects that were deleted because their names were.",
 			func(c *counters) int64 { return c.published[opDelete] }),
 		counter("pailfs_writeback_failures_total", "Attempts to publish that failed.", func(c *counters) int64 { return c.failures }),

@@ -247,6 +247,10 @@ func (p *program) put(o *openFile) {
 	for range p.rand.IntN(3) {
 		text := p.text()
 		off := p.rand.IntN(len(o.f.content) + 1)
+		if p.rand.IntN(3) == 0 {
+			// Parts of what is there are sent meanwhile.
+			time.Sleep(time.Duration(p.rand.IntN(500)) * time.Millisecond)
+		}
 		if len(text) == 0 {
 			continue
 		}
@@ -470,10 +474,11 @@ func (p *program) killed() {
 
 // runModel runs programs beside each other in a world of its own, and compares what
 // the bucket holds in the end with what it should.
-func runModel(t *testing.T, seed uint64, crashes bool) {
+// It returns how many bytes were sent before the file was closed.
+func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 	w := newWorldWith(t, seed, func(c *Config) {
 		l := usualLimits
-		l.inline, l.small, l.part, l.copy, l.copyPart, l.journal = 30, 100, 40, 150, 50, 4000
+		l.inline, l.small, l.part, l.growth, l.copy, l.copyPart, l.journal = 30, 100, 40, 3, 150, 50, 4000
 		c.limits = &l
 	})
 	r := w.rand
@@ -579,21 +584,27 @@ func runModel(t *testing.T, seed uint64, crashes bool) {
 	w.store.Lock()
 	uploads := len(w.store.uploads)
 	w.store.Unlock()
-	if uploads > 0 && w.runs == 0 && faults == 0 {
+	early = w.space.mu.stats.early
+	if uploads > 0 {
 		t.Errorf("seed %d: %d uploads are left", seed, uploads)
 	}
 	w.stop()
 	if staged, err := os.ReadDir(w.cfg.Dir + "/staged"); err != nil || len(staged) > 0 {
 		t.Errorf("seed %d: %d staged files are left, %v", seed, len(staged), err)
 	}
+	return early
 }
 
 func TestModel(t *testing.T) {
+	early := int64(0)
 	for seed := range modelSeeds() {
-		bubble(t, func(t *testing.T) { runModel(t, seed, seed%2 == 0) })
+		bubble(t, func(t *testing.T) { early += runModel(t, seed, seed%2 == 0) })
 		if t.Failed() {
 			return
 		}
+	}
+	if early == 0 {
+		t.Error("nothing was sent before its file was closed")
 	}
 }
 

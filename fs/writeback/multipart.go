@@ -14,11 +14,6 @@ import (
 )
 
 const (
-	// minPart is the size of the parts of files up to 70 GiB, in bytes; larger files
-	// have larger parts, so that usualParts are enough.
-	minPart = 8 << 20
-	// usualParts is the most parts of a file; OSS takes 10,000.
-	usualParts = 9000
 	// maxPartsInFlight is how many parts are sent at once, of all files together.
 	maxPartsInFlight = 32
 	// maxCopy is the largest object that is copied in one request.
@@ -26,15 +21,6 @@ const (
 	// copyPart is the size of the parts that larger ones are copied in.
 	copyPart = 256 << 20
 )
-
-// partSize returns the size of the parts of a file, in bytes: whole mebibytes.
-func partSize(size, least int64) int64 {
-	need := (size + usualParts - 1) / usualParts
-	if need > least {
-		need = (need + 1<<20 - 1) >> 20 << 20
-	}
-	return max(least, need)
-}
 
 // prepared is a large file of which all parts are in the object store.
 type prepared struct {
@@ -47,6 +33,11 @@ type prepared struct {
 
 // publishLarge uploads a file in parts, and makes the object of them if it is ready.
 func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, ready bool) error {
+	release, err := s.holdEarly(ctx, op.File)
+	if err != nil {
+		return err
+	}
+	defer release()
 	s.mu.Lock()
 	run := s.mu.runs[op.ID]
 	p := run.ahead
@@ -56,7 +47,6 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 	}
 	s.mu.Unlock()
 	if p == nil || p.gen != snap.state.Gen || p.opens != snap.opens || !snap.sealed {
-		var err error
 		if p, err = s.uploadParts(ctx, op, snap); err != nil {
 			return err
 		}
@@ -72,45 +62,45 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 		return nil
 	}
 	s.mu.Unlock()
+	s.use(p.upload.ID)
+	defer s.unuse(p.upload.ID)
 	i := intent{Kind: opPut, Size: snap.state.Size, CRC: p.crc}
-	err := s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
+	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)
 	}, func(o oss.PutOptions) (oss.Info, error) {
-		return s.bucket.CompleteUpload(ctx, p.upload, p.parts, o)
+		info, err := s.complete(ctx, p.upload, p.parts, o)
+		if errors.Is(err, oss.ErrNotFound) {
+			err = fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
+		}
+		return info, err
 	})
-	if err == nil || errors.Is(err, oss.ErrNotFound) {
-		s.uploadEnded(p.upload.ID)
-	}
-	if errors.Is(err, oss.ErrNotFound) {
-		return fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
-	}
-	return err
 }
 
-// uploadEnded forgets an upload.
-func (s *Space) uploadEnded(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.mu.Uploads[id]; ok {
-		s.record(&uploadEndedRecord{ID: id})
+// complete makes the object of an upload. One that is there without it stays, and is
+// aborted when nobody needs it.
+func (s *Space) complete(ctx context.Context, u oss.MultipartUpload, parts []oss.Part, o oss.PutOptions) (oss.Info, error) {
+	info, err := s.bucket.CompleteUpload(ctx, u, parts, o)
+	if err == nil || errors.Is(err, oss.ErrNotFound) {
+		s.uploadEnded(u.ID)
 	}
+	return info, err
 }
 
 // uploadParts brings all parts of a file to the object store, those excepted that an
 // earlier attempt has left there. The parts are those of one moment.
 func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (*prepared, error) {
-	size := partSize(snap.state.Size, s.cfg.limits.part)
-	u, have, err := s.resume(ctx, op, snap, size)
+	lay := s.cfg.limits.layoutOf(snap.state.Size)
+	u, have, err := s.resume(ctx, op, snap, lay)
 	if err != nil {
 		return nil, err
 	}
-	count := int((snap.state.Size + size - 1) / size)
-	p := &prepared{upload: u, parts: make([]oss.Part, count), gen: snap.state.Gen, opens: snap.opens}
+	defer s.unuse(u.ID)
+	parts := lay.parts(snap.state.Size)
+	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
-	for i := range p.parts {
-		off := int64(i) * size
-		section := io.NewSectionReader(snap.file, off, min(size, snap.state.Size-off))
+	for i, part := range parts {
+		section := io.NewSectionReader(snap.file, part.off, part.size)
 		release, err := s.parts.acquire(ctx, 1)
 		if err != nil {
 			g.Go(func() error { return err })
@@ -179,21 +169,12 @@ func sum(r *io.SectionReader) (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// resume returns an upload for op: the one that an earlier attempt has begun, with
-// its parts, or a new one.
-func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, size int64) (oss.MultipartUpload, map[int]oss.Part, error) {
-	s.mu.Lock()
-	var known *upload
-	for _, u := range s.mu.Uploads {
-		if u.Key == op.Key && u.File == op.File && u.PartSize == size && (known == nil || u.ID < known.ID) {
-			known = &u
-		}
-	}
-	repeated := op.ID < s.mu.recovered || s.mu.runs[op.ID].attempts > 0
-	s.mu.Unlock()
-	if known != nil {
-		u := oss.MultipartUpload{Key: known.Key, ID: known.ID}
-		parts, err := s.bucket.ListParts(ctx, u)
+// resume returns an upload for op, to be given to unuse: the one that was begun
+// before, with its parts, or a new one.
+func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay layout) (oss.MultipartUpload, map[int]oss.Part, error) {
+	known, ok := s.findUpload(op.Key, op.File, lay.first)
+	if ok {
+		parts, err := s.bucket.ListParts(ctx, known)
 		if err == nil {
 			have := make(map[int]oss.Part, len(parts))
 			for _, p := range parts {
@@ -201,24 +182,20 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, size i
 					have[p.Number] = p
 				}
 			}
-			return u, have, nil
+			return known, have, nil
 		}
+		s.unuse(known.ID)
 		if !errors.Is(err, oss.ErrNotFound) {
 			return oss.MultipartUpload{}, nil, fmt.Errorf("resume the upload of %q: %w", op.Key, err)
 		}
 		s.uploadEnded(known.ID)
 	}
-	if repeated {
-		// The answer that told an upload's name may have been lost.
-		if err := s.abortUnknown(ctx, op.Key); err != nil {
-			return oss.MultipartUpload{}, nil, err
-		}
-	}
 	o, err := s.describeEarly(ctx, op, snap)
 	if err != nil {
 		return oss.MultipartUpload{}, nil, err
 	}
-	return s.createUpload(ctx, op, snap.state.Gen, size, o)
+	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File, Gen: snap.state.Gen, PartSize: lay.first}, o)
+	return u, nil, err
 }
 
 // describeEarly returns the options of an upload, which are fixed when it begins.
@@ -233,94 +210,28 @@ func (s *Space) describeEarly(ctx context.Context, op operation, snap *snapshot)
 	return s.describe(ctx, snap, there)
 }
 
-func (s *Space) createUpload(ctx context.Context, op operation, gen generation, size int64, o oss.PutOptions) (oss.MultipartUpload, map[int]oss.Part, error) {
-	u, err := s.bucket.CreateUpload(ctx, op.Key, o)
-	if err != nil {
-		return oss.MultipartUpload{}, nil, err
-	}
-	s.mu.Lock()
-	pos := s.record(&uploadBegunRecord{Upload: upload{Key: u.Key, ID: u.ID, File: op.File, Gen: gen, PartSize: size}})
-	s.mu.Unlock()
-	return u, nil, s.journal.write(pos)
-}
-
-// abortUnknown aborts uploads to a key that are not ours as far as we know: an
-// earlier attempt may have begun them without learning their names.
-func (s *Space) abortUnknown(ctx context.Context, key string) error {
-	uploads, err := s.bucket.ListUploads(ctx, key)
-	if err != nil {
-		return fmt.Errorf("look for uploads of %q: %w", key, err)
-	}
-	for _, u := range uploads {
-		s.mu.Lock()
-		_, ours := s.mu.Uploads[u.ID]
-		s.mu.Unlock()
-		if u.Key != key || ours {
-			continue
-		}
-		if err := s.bucket.AbortUpload(ctx, u); err != nil {
-			return fmt.Errorf("abort an upload of %q: %w", key, err)
-		}
-	}
-	return nil
-}
-
 // copyParts copies a large object within the bucket.
 func (s *Space) copyParts(ctx context.Context, op operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
-	u, _, err := s.createUpload(ctx, op, snap.state.Gen, 0, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
+	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File, Gen: snap.state.Gen}, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
 	if err != nil {
 		return oss.Info{}, err
 	}
-	size := partSize(source.Size, s.cfg.limits.copyPart)
-	parts := make([]oss.Part, (source.Size+size-1)/size)
+	defer s.unuse(u.ID)
+	extents := evenly(source.Size, s.cfg.limits.copyPart)
+	parts := make([]oss.Part, len(extents))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
-	for i := range parts {
-		off := int64(i) * size
+	for i, e := range extents {
 		g.Go(func() error {
 			var err error
-			parts[i], err = s.bucket.CopyPart(gctx, u, i+1, source.Object, off, min(size, source.Size-off))
+			parts[i], err = s.bucket.CopyPart(gctx, u, i+1, source.Object, e.off, e.size)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return oss.Info{}, err
 	}
-	info, err := s.bucket.CompleteUpload(ctx, u, parts, o)
-	if err == nil {
-		s.uploadEnded(u.ID)
-	}
-	return info, err
-}
-
-// abortUseless aborts uploads that no operation needs any more.
-func (s *Space) abortUseless(ctx context.Context) {
-	s.mu.Lock()
-	var useless []upload
-	for _, u := range s.mu.Uploads {
-		k := s.mu.Keys[u.Key]
-		if k != nil {
-			op := s.mu.Ops[k.Pending]
-			if op == nil {
-				op = s.mu.Ops[k.Flight]
-			}
-			if op != nil && op.Kind == opPut && op.File == u.File {
-				continue
-			}
-		}
-		useless = append(useless, u)
-	}
-	s.mu.Unlock()
-	for _, u := range useless {
-		err := s.bucket.AbortUpload(ctx, oss.MultipartUpload{Key: u.Key, ID: u.ID})
-		if err != nil {
-			if ctx.Err() == nil {
-				s.log.Warn("aborting an upload failed and will be tried again", "key", u.Key, "err", err)
-			}
-			return
-		}
-		s.uploadEnded(u.ID)
-	}
+	return s.complete(ctx, u, parts, o)
 }
 
 // pace waits until n more bytes may be sent.

@@ -94,6 +94,7 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 	f := s.file(id)
 	f.content.read, f.content.writers = file, 1
 	f.opens.Add(1)
+	s.watch(f, true)
 	s.mu.Unlock()
 	if err := s.journal.write(pos); err != nil {
 		s.uncreate(f)

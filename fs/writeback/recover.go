@@ -186,7 +186,6 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	for id := range st.Ops {
 		s.mu.runs[id] = &opRun{}
 	}
-	s.mu.recovered = st.NextOp
 	for dir, names := range st.Names {
 		for base := range names {
 			s.mu.settling[nameID{dir, base}] = &settle{}

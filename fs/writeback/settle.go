@@ -65,10 +65,13 @@ func (s *Space) settler(ctx context.Context) {
 			}
 			s.settleName(ctx, n)
 		}
-		s.abortUseless(ctx)
+		retry := s.abortUseless(ctx)
 		s.notify()
 		// Only now is it known which of them have to be looked at again.
 		names, next := s.toSettle()
+		if !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
+			next = retry
+		}
 		if len(names) > 0 {
 			next = time.Now()
 		}

@@ -59,6 +59,8 @@ type limits struct {
 	// inline is the largest content that travels inside its record, small the largest
 	// that is sent in one request, part the smallest of the parts of larger files.
 	inline, small, part int64
+	// growth is how many parts there are of one size before it doubles.
+	growth int
 	// copy is the largest object that is copied in one request, copyPart the parts of
 	// larger ones.
 	copy, copyPart int64
@@ -67,7 +69,7 @@ type limits struct {
 	journal, record int64
 }
 
-var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord}
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {
@@ -116,8 +118,8 @@ type Space struct {
 		at time.Time
 	}
 
-	// publishNow, commitNow and settleNow wake the loops.
-	publishNow, commitNow, settleNow chan struct{}
+	// publishNow, commitNow, settleNow and watchNow wake the loops.
+	publishNow, commitNow, settleNow, watchNow chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -132,13 +134,19 @@ type Space struct {
 		// forgets counts forgotten names, changed is closed and replaced at every change.
 		forgets uint64
 		changed chan struct{}
-		// draining counts those who wait for everything. recovered is the first
-		// operation that was not there when the space was opened.
-		draining  int
-		recovered uint64
-		running   int
-		prepared  int
-		closed    bool
+		// writing are the files that are open for writing, early the requests for them that
+		// are under way.
+		writing map[fileID]*writing
+		early   int
+		// using counts those who work at an upload; abortNext is when to try again to
+		// abort the useless ones, after a failure.
+		using     map[string]int
+		abortNext time.Time
+		// draining counts those who wait for everything.
+		draining int
+		running  int
+		prepared int
+		closed   bool
 		// unfinished are the operations that hold back nothing; see opRun.
 		unfinished map[uint64]bool
 		// notices are names of which Config.Changed has to be told.
@@ -202,7 +210,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	}
 	s := &Space{
 		cfg: cfg, base: base, bucket: bucket, cache: cache, log: log, disk: d, boot: boot,
-		publishNow: make(chan struct{}, 1), commitNow: make(chan struct{}, 1), settleNow: make(chan struct{}, 1),
+		publishNow: make(chan struct{}, 1), commitNow: make(chan struct{}, 1), settleNow: make(chan struct{}, 1), watchNow: make(chan struct{}, 1),
 		parts: newWeights(maxPartsInFlight), memory: newWeights(maxSmallBytes),
 	}
 	if cfg.Bandwidth > 0 {
@@ -214,6 +222,8 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.undurable = make(map[fileID]bool)
 	s.mu.unfinished = make(map[uint64]bool)
 	s.mu.settling = make(map[nameID]*settle)
+	s.mu.using = make(map[string]int)
+	s.mu.writing = make(map[fileID]*writing)
 	s.mu.changed = make(chan struct{})
 	if err := newMetrics(reg, s); err != nil {
 		return nil, fmt.Errorf("register metrics of write-back: %w", err)
@@ -286,6 +296,7 @@ func (s *Space) Run(ctx context.Context) error {
 	g.Go(func() error { s.committer(ctx); return nil })
 	g.Go(func() error { s.publisher(ctx); return nil })
 	g.Go(func() error { s.settler(ctx); return nil })
+	g.Go(func() error { s.watcher(ctx); return nil })
 	return g.Wait()
 }
 

@@ -152,12 +152,14 @@ type keyState struct {
 
 func (k *keyState) present() bool { return k.Remote.ETag != "" }
 
-// upload is a multipart upload of ours that is neither completed nor aborted.
+// upload is a multipart upload of ours that is neither completed nor aborted. An ID
+// that begins with askedUpload stands for one that was asked for, and may have begun.
 type upload struct {
 	Key, ID string
 	File    fileID
 	Gen     generation
-	// PartSize is the size of the first parts; see partSizes.
+	// PartSize is the size of the first parts, see layout; 0 if nobody can go on with
+	// the upload but who began it.
 	PartSize int64
 }
 

@@ -10,6 +10,7 @@ import (
 type counters struct {
 	published [opMarker + 1]int64
 	bytes     int64
+	early     int64
 	failures  int64
 	conflicts int64
 }

@@ -1,0 +1,389 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+const (
+	// watchEvery is how often files that are being written are looked at: writes pass
+	// through the kernel, and only the staged file tells of them.
+	watchEvery = 100 * time.Millisecond
+	// earlyParts is how many parts of files that are still being written are sent at
+	// once, of all together. While programs write faster than fastWriting, in bytes a
+	// second, it is one: they need the machine themselves.
+	earlyParts  = 4
+	fastWriting = 200 << 20
+	// earlyRetry is how long after a failure a file is tried again.
+	earlyRetry = 10 * time.Second
+	// maxScan is how many parts of a file are looked at in one round.
+	maxScan = 64
+)
+
+// writing is what is known of a file that is open for writing, beside its state.
+// Space.mu guards it.
+type writing struct {
+	file *File
+	// opens counts the handles, sending the requests under way. held counts those who
+	// publish the file: while it is not zero, nothing more is sent.
+	opens, sending, held int
+	// fresh says that the content began with nothing, pubGen what was published then.
+	fresh  bool
+	pubGen generation
+	// size is what the staged file had at the last look.
+	size int64
+
+	// upload is where parts go, if it has begun, and key what it is for. Of the parts
+	// before next, which begins at off, missing are those that were not sent.
+	upload  oss.MultipartUpload
+	key     string
+	next    int
+	off     int64
+	missing []numbered
+	// retry is when to try again.
+	retry time.Time
+}
+
+// numbered is a part and its index.
+type numbered struct {
+	index int
+	extent
+}
+
+// watch notes that f is opened for writing; fresh, that it begins with nothing. s.mu
+// is held.
+func (s *Space) watch(f *File, fresh bool) {
+	w := s.mu.writing[f.id]
+	if w == nil {
+		w = &writing{file: f}
+		s.mu.writing[f.id] = w
+		wake(s.watchNow)
+	}
+	w.opens++
+	if fresh {
+		w.fresh = true
+		if st := s.mu.Files[f.id]; st != nil {
+			w.pubGen = st.PubGen
+		}
+	}
+}
+
+// unwatch notes that one who had f open for writing has let it go, and that what he
+// wrote is committed.
+func (s *Space) unwatch(f *File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.mu.writing[f.id]; w != nil {
+		w.opens--
+		s.forgetWriting(w)
+	}
+}
+
+// forgetWriting forgets w if nobody has the file open and nothing is sent. s.mu is
+// held.
+func (s *Space) forgetWriting(w *writing) {
+	if w.opens <= 0 && w.sending == 0 && w.held == 0 {
+		delete(s.mu.writing, w.file.id)
+	}
+}
+
+// holdEarly keeps new parts of a file from being sent, and returns when none is under
+// way, until release is called: a late part must not take the place of a newer one.
+func (s *Space) holdEarly(ctx context.Context, id fileID) (release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.mu.writing[id]
+	if w == nil {
+		return func() {}, nil
+	}
+	w.held++
+	release = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		w.held--
+		s.forgetWriting(w)
+	}
+	for w.sending > 0 {
+		changed := s.mu.changed
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			release()
+			s.mu.Lock()
+			return nil, ctx.Err()
+		case <-changed:
+		}
+		s.mu.Lock()
+	}
+	return release, nil
+}
+
+// watcher looks at files that are being written until ctx ends, and waits for what
+// it has begun.
+func (s *Space) watcher(ctx context.Context) {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	timer := time.NewTimer(watchEvery)
+	defer timer.Stop()
+	ticking, last, speed := true, time.Now(), 0.0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.watchNow:
+			if !ticking {
+				last, speed = time.Now(), 0
+			}
+		case <-timer.C:
+			ticking = false
+			grown, some := s.lookAtWriting()
+			if !some {
+				continue
+			}
+			at := time.Now()
+			speed = 0.7*speed + 0.3*float64(grown)/at.Sub(last).Seconds()
+			last = at
+		}
+		s.sendEarly(ctx, &sending, speed > fastWriting)
+		if !ticking {
+			timer.Reset(watchEvery)
+			ticking = true
+		}
+	}
+}
+
+// lookAtWriting looks at the size of the files that are being written. It returns by
+// how much they grew since the last look, and whether there are any.
+func (s *Space) lookAtWriting() (grown int64, some bool) {
+	s.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.mu.writing))
+	s.mu.Unlock()
+	for _, id := range ids {
+		var st syscall.Stat_t
+		if err := syscall.Stat(s.path(id), &st); err != nil {
+			continue // it was unlinked, or is somewhere else by now
+		}
+		s.mu.Lock()
+		if w := s.mu.writing[id]; w != nil {
+			grown += max(st.Size-w.size, 0)
+			w.size = st.Size
+		}
+		s.mu.Unlock()
+	}
+	return grown, len(ids) > 0
+}
+
+// sendEarly sends parts of files that are being written, as many as may be in flight
+// now. What programs wait for comes first.
+func (s *Space) sendEarly(ctx context.Context, sending *sync.WaitGroup, fast bool) {
+	if s.cfg.Busy != nil && !s.hurried() && s.cfg.Busy() {
+		return
+	}
+	s.mu.Lock()
+	ids := slices.Sorted(maps.Keys(s.mu.writing))
+	s.mu.Unlock()
+	for _, id := range ids {
+		for _, p := range s.fullParts(id, s.candidates(ctx, sending, id, fast)) {
+			if !s.startEarly(ctx, sending, id, p, fast) {
+				break
+			}
+		}
+	}
+}
+
+// earlyRoom is how many more parts of f may be sent now. s.mu is held.
+func (s *Space) earlyRoom(st *fileState, fast bool) int {
+	room := earlyParts
+	switch {
+	case s.mu.draining > 0 || s.cfg.Through != nil && s.cfg.Through(join(st.Dir, st.Name)):
+		room = maxPartsInFlight
+	case fast:
+		room = 1
+	}
+	return room - s.mu.early
+}
+
+// sendsEarly returns the state of a file whose parts may be sent while it is being
+// written, or nil. The metadata of an upload is fixed when it begins: with
+// Config.Attrs it holds the time of the last write, which is not known yet. A name
+// that looks temporary is not the one that the object will have. s.mu is held.
+func (s *Space) sendsEarly(w *writing) *fileState {
+	st := s.mu.Files[w.file.id]
+	switch {
+	case st == nil || !st.Staged || !st.Linked || st.Symlink || st.suspect() || s.cfg.Attrs || temporary(st.Dir, st.Name):
+		return nil
+	case !w.fresh || st.PubGen != w.pubGen || w.opens <= 0 || w.held > 0:
+		return nil
+	case w.size <= s.cfg.limits.small || w.size < 2*s.cfg.limits.part || time.Now().Before(w.retry):
+		return nil
+	}
+	return st
+}
+
+// candidates returns parts of a file that may be full, some of those that were not
+// sent yet. Where there is no upload yet it begins one.
+func (s *Space) candidates(ctx context.Context, sending *sync.WaitGroup, id fileID, fast bool) []numbered {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.mu.writing[id]
+	if w == nil {
+		return nil
+	}
+	st := s.sendsEarly(w)
+	if st == nil || s.earlyRoom(st, fast) <= 0 {
+		return nil
+	}
+	if w.key != st.Key {
+		w.key, w.upload, w.next, w.off, w.missing = st.Key, oss.MultipartUpload{}, 0, 0, nil
+	}
+	if w.upload.ID == "" {
+		if w.sending == 0 {
+			s.launchEarly(sending, w, func() { s.beginEarly(ctx, w, *st) })
+		}
+		return nil
+	}
+	lay := s.cfg.limits.layoutOf(0)
+	for len(w.missing) < maxScan {
+		p := lay.part(w.next, extent{off: w.off})
+		if p.end() > w.size || w.next == maxParts {
+			break
+		}
+		w.missing = append(w.missing, numbered{w.next, p})
+		w.next, w.off = w.next+1, p.end()
+	}
+	return slices.Clone(w.missing)
+}
+
+// launchEarly lets do send something of a file. s.mu is held.
+func (s *Space) launchEarly(sending *sync.WaitGroup, w *writing, do func()) {
+	w.sending++
+	s.mu.early++
+	sending.Go(func() {
+		do()
+		s.mu.Lock()
+		w.sending--
+		s.mu.early--
+		s.forgetWriting(w)
+		s.changed()
+		s.mu.Unlock()
+		wake(s.watchNow)
+		wake(s.settleNow)
+	})
+}
+
+// beginEarly begins the upload of a file that is being written.
+func (s *Space) beginEarly(ctx context.Context, w *writing, st fileState) {
+	var u oss.MultipartUpload
+	o, err := s.describeEarly(ctx, operation{Key: st.Key}, &snapshot{state: st})
+	if err == nil {
+		if u, err = s.createUpload(ctx, upload{Key: st.Key, File: st.ID, Gen: st.Gen, PartSize: s.cfg.limits.part}, o); err == nil {
+			defer s.unuse(u.ID)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.earlyFailed(ctx, w, err)
+		return
+	}
+	if w.key == st.Key {
+		w.upload = u
+	}
+}
+
+// fullParts returns those parts that the staged file has data for everywhere.
+func (s *Space) fullParts(id fileID, parts []numbered) []numbered {
+	if len(parts) == 0 {
+		return nil
+	}
+	file, err := os.Open(s.path(id))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	return slices.DeleteFunc(parts, func(p numbered) bool {
+		hole, err := unix.Seek(int(file.Fd()), p.off, unix.SEEK_HOLE)
+		return err != nil || hole < p.end()
+	})
+}
+
+// startEarly begins to send one part, and reports whether there was room.
+func (s *Space) startEarly(ctx context.Context, sending *sync.WaitGroup, id fileID, p numbered, fast bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.mu.writing[id]
+	if w == nil {
+		return false
+	}
+	i := slices.Index(w.missing, p)
+	st := s.sendsEarly(w)
+	if st == nil || i < 0 || st.Key != w.key || w.upload.ID == "" || s.earlyRoom(st, fast) <= 0 {
+		return false
+	}
+	w.missing = slices.Delete(w.missing, i, i+1)
+	u := w.upload
+	s.mu.using[u.ID]++
+	s.launchEarly(sending, w, func() {
+		defer s.unuse(u.ID)
+		err := s.sendPart(ctx, id, u, p)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil {
+			s.mu.stats.early += p.size
+			return
+		}
+		if w.upload == u {
+			w.missing = append(w.missing, p)
+			s.earlyFailed(ctx, w, err)
+		}
+	})
+	return true
+}
+
+// sendPart sends one part. What it has is compared with the staged file when that is
+// published.
+func (s *Space) sendPart(ctx context.Context, id fileID, u oss.MultipartUpload, p numbered) error {
+	release, err := s.parts.acquire(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer release()
+	file, err := os.Open(s.path(id))
+	if err != nil {
+		return fmt.Errorf("open staged file: %w", err)
+	}
+	defer file.Close()
+	if err := s.pace(ctx, int(p.size)); err != nil {
+		return err
+	}
+	_, err = s.bucket.UploadPart(ctx, u, p.index+1, io.NewSectionReader(file, p.off, p.size))
+	if errors.Is(err, oss.ErrNotFound) {
+		s.uploadEnded(u.ID)
+	}
+	return err
+}
+
+// earlyFailed lets a file rest for a while: what could not be sent early is sent when
+// it is published, and that says what is wrong. s.mu is held.
+func (s *Space) earlyFailed(ctx context.Context, w *writing, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	w.retry = time.Now().Add(earlyRetry)
+	if errors.Is(err, oss.ErrNotFound) {
+		w.upload, w.next, w.off, w.missing = oss.MultipartUpload{}, 0, 0, nil
+	}
+	s.log.Info("a file that is being written could not be sent ahead, which will be tried again", "key", w.key, "wait", earlyRetry, "err", err)
+}

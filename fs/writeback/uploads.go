@@ -1,0 +1,193 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// askedUpload begins the name of an upload whose own is not known (yet).
+const askedUpload = "?"
+
+// abortRetry is how long after a failure useless uploads are aborted again.
+const abortRetry = 10 * time.Second
+
+// createUpload begins an upload as w says, but for its ID, to be given to unuse. That
+// it was asked for is on the disk before, so that one whose answer is lost is found
+// and aborted, whatever happens.
+func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (oss.MultipartUpload, error) {
+	asked := w
+	s.mu.Lock()
+	asked.ID = fmt.Sprint(askedUpload, s.mu.NextOrder)
+	pos := s.record(&uploadBegunRecord{Upload: asked})
+	s.mu.using[asked.ID]++
+	s.mu.Unlock()
+	defer s.unuse(asked.ID)
+	if err := s.journal.sync(pos); err != nil {
+		return oss.MultipartUpload{}, err
+	}
+	u, err := s.bucket.CreateUpload(ctx, w.Key, o)
+	if err != nil {
+		if permanent(err) {
+			// It was refused: there is nothing to look for.
+			s.uploadEnded(asked.ID)
+		}
+		return oss.MultipartUpload{}, err
+	}
+	w.ID = u.ID
+	s.mu.Lock()
+	pos = s.record(&groupRecord{Records: []record{&uploadBegunRecord{Upload: w}, &uploadEndedRecord{ID: asked.ID}}})
+	s.mu.using[u.ID]++
+	s.mu.Unlock()
+	if err := s.journal.write(pos); err != nil {
+		s.unuse(u.ID)
+		return oss.MultipartUpload{}, err
+	}
+	return u, nil
+}
+
+// findUpload returns an upload of a file that was begun before, to be given to unuse.
+func (s *Space) findUpload(key string, file fileID, partSize int64) (oss.MultipartUpload, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found upload
+	for _, u := range s.mu.Uploads {
+		if u.Key == key && u.File == file && u.PartSize == partSize && !u.asked() && (found.ID == "" || u.ID < found.ID) {
+			found = u
+		}
+	}
+	if found.ID == "" {
+		return oss.MultipartUpload{}, false
+	}
+	s.mu.using[found.ID]++
+	return oss.MultipartUpload{Key: found.Key, ID: found.ID}, true
+}
+
+// asked says that the name of u is not known.
+func (u *upload) asked() bool { return strings.HasPrefix(u.ID, askedUpload) }
+
+// use says that somebody works at an upload.
+func (s *Space) use(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.using[id]++
+}
+
+// unuse says that somebody does not work at an upload any more.
+func (s *Space) unuse(id string) {
+	s.mu.Lock()
+	if s.mu.using[id]--; s.mu.using[id] <= 0 {
+		delete(s.mu.using, id)
+	}
+	s.mu.Unlock()
+	wake(s.settleNow)
+}
+
+// uploadEnded forgets an upload.
+func (s *Space) uploadEnded(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.mu.Uploads[id]; ok {
+		s.record(&uploadEndedRecord{ID: id})
+	}
+}
+
+// abortUseless aborts uploads that nobody needs any more. It returns when to do it
+// again, if something failed.
+func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
+	s.mu.Lock()
+	if at := s.mu.abortNext; time.Now().Before(at) {
+		s.mu.Unlock()
+		return at
+	}
+	var useless []upload
+	for _, u := range s.mu.Uploads {
+		if s.mu.using[u.ID] == 0 && !s.useful(&u) {
+			useless = append(useless, u)
+		}
+	}
+	s.mu.Unlock()
+	var failed error
+	for _, u := range useless {
+		var err error
+		if u.asked() {
+			err = s.abortUnknown(ctx, u.Key)
+		} else {
+			err = s.bucket.AbortUpload(ctx, oss.MultipartUpload{Key: u.Key, ID: u.ID})
+		}
+		switch {
+		case err == nil:
+			s.uploadEnded(u.ID)
+		case ctx.Err() != nil:
+			return time.Time{}
+		case errors.Is(err, errCreating):
+			// Whoever does it wakes us.
+		default:
+			failed = fmt.Errorf("abort an upload of %q: %w", u.Key, err)
+		}
+	}
+	if failed == nil {
+		return time.Time{}
+	}
+	s.log.Warn("aborting uploads failed and will be tried again", "wait", abortRetry, "err", failed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.abortNext = time.Now().Add(abortRetry)
+	return s.mu.abortNext
+}
+
+// useful says whether what is there of an upload may still be needed. s.mu is held.
+func (s *Space) useful(u *upload) bool {
+	if u.PartSize == 0 || u.asked() {
+		return false
+	}
+	if w, st := s.mu.writing[u.File], s.mu.Files[u.File]; w != nil && st != nil && w.upload.ID == u.ID && w.opens > 0 {
+		if st.Linked && st.Staged && st.Key == u.Key && st.PubGen == w.pubGen {
+			return true
+		}
+	}
+	k := s.mu.Keys[u.Key]
+	if k == nil {
+		return false
+	}
+	op := s.mu.Ops[k.Pending]
+	if op == nil {
+		op = s.mu.Ops[k.Flight]
+	}
+	return op != nil && op.Kind == opPut && op.File == u.File
+}
+
+// errCreating means that an upload of the key is being created.
+var errCreating = errors.New("an upload is being created")
+
+// abortUnknown aborts the uploads to a key of which no record speaks.
+func (s *Space) abortUnknown(ctx context.Context, key string) error {
+	uploads, err := s.bucket.ListUploads(ctx, key)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for id := range s.mu.using {
+		if u := s.mu.Uploads[id]; u.asked() && u.Key == key {
+			s.mu.Unlock()
+			return errCreating
+		}
+	}
+	unknown := uploads[:0]
+	for _, u := range uploads {
+		if _, ours := s.mu.Uploads[u.ID]; u.Key == key && !ours {
+			unknown = append(unknown, u)
+		}
+	}
+	s.mu.Unlock()
+	for _, u := range unknown {
+		if err := s.bucket.AbortUpload(ctx, u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
