@@ -42,8 +42,14 @@ type writing struct {
 	// fresh says that the content began with nothing, pubGen what was published then.
 	fresh  bool
 	pubGen generation
-	// size is what the staged file had at the last look.
-	size int64
+	// size is what the staged file had at the last look, growth how it came to that. log
+	// says that it is published while it is open.
+	size   int64
+	growth growth
+	log    bool
+	// gen is what was committed last, and committed when that was seen.
+	gen       generation
+	committed time.Time
 
 	// upload is where parts go, if it has begun, and key what it is for. Of the parts
 	// before next, which begins at off, missing are those that were not sent.
@@ -73,7 +79,7 @@ func (s *Space) watch(f *File, fresh bool) {
 	}
 	w.opens++
 	if fresh {
-		w.fresh = true
+		w.fresh, f.fresh = true, true
 		if st := s.mu.Files[f.id]; st != nil {
 			w.pubGen = st.PubGen
 		}
@@ -167,6 +173,7 @@ func (s *Space) watcher(ctx context.Context) {
 // lookAtWriting looks at the size of the files that are being written. It returns by
 // how much they grew since the last look, and whether there are any.
 func (s *Space) lookAtWriting() (grown int64, some bool) {
+	at := time.Now()
 	s.mu.Lock()
 	ids := slices.Collect(maps.Keys(s.mu.writing))
 	s.mu.Unlock()
@@ -178,10 +185,12 @@ func (s *Space) lookAtWriting() (grown int64, some bool) {
 		s.mu.Lock()
 		if w := s.mu.writing[id]; w != nil {
 			grown += max(st.Size-w.size, 0)
+			w.growth.note(w.size, st.Size, at)
 			w.size = st.Size
 		}
 		s.mu.Unlock()
 	}
+	s.commitLogs(at)
 	return grown, len(ids) > 0
 }
 

@@ -17,7 +17,7 @@ func newPartsWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	return newWorldWith(t, 1, func(c *Config) {
 		l := usualLimits
-		l.inline, l.small, l.part, l.growth = 30, 100, 40, 3
+		l.inline, l.small, l.part, l.growth, l.base = 30, 100, 40, 3, 50
 		c.limits = &l
 		change(c)
 	})

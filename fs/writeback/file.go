@@ -53,6 +53,9 @@ type File struct {
 	told    bool
 	// meant is the last generation that somebody committed by fsync.
 	meant generation
+	// fresh says that the content began with nothing and was not published since. It
+	// saves a comparison.
+	fresh bool
 	// forgotten says that the base tree has taken over, and last what the state was.
 	forgotten bool
 	last      fileState

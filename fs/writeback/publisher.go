@@ -51,8 +51,10 @@ type opRun struct {
 	written time.Time
 	// open says that it waits for one of these reasons, for people.
 	open bool
-	// ahead is the upload that only has to be completed.
+	// ahead is the upload that only has to be completed, tail what is known of how much
+	// has to be sent.
 	ahead *prepared
+	tail  *tail
 }
 
 // The ways in which an attempt ends without success or failure.
@@ -128,7 +130,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 			later(due)
 			continue
 		}
-		ahead := !v.ready && s.large(op) && run.ahead == nil && s.mu.prepared < maxPrepared
+		ahead := !v.ready && s.large(op) && run.ahead == nil && !s.extends(op, run) && s.mu.prepared < maxPrepared
 		if !v.ready && !ahead {
 			continue
 		}
@@ -159,6 +161,13 @@ func (s *Space) large(op *operation) bool {
 	return op.Kind == opPut && f != nil && f.Staged && f.Size > s.cfg.limits.small
 }
 
+// extends reports whether it is known that little of a large file has to be sent. s.mu
+// is held.
+func (s *Space) extends(op *operation, run *opRun) bool {
+	f := s.mu.Files[op.File]
+	return run.tail != nil && !run.tail.none() && f != nil && run.tail.gen == f.Gen
+}
+
 // due is when op may be tried. s.mu is held.
 func (s *Space) due(op *operation, run *opRun) time.Time {
 	if s.mu.draining > 0 {
@@ -176,7 +185,8 @@ func (s *Space) due(op *operation, run *opRun) time.Time {
 
 // temporary reports whether a name looks as if it will be renamed.
 func temporary(dir, base string) bool {
-	if strings.HasPrefix(base, ".") || strings.HasSuffix(base, ".tmp") || strings.HasSuffix(base, ".part") || strings.HasPrefix(base, "tmp_obj_") {
+	if strings.HasPrefix(base, ".") || strings.HasSuffix(base, ".tmp") || strings.HasSuffix(base, ".part") || strings.HasPrefix(base, "tmp_obj_") ||
+		strings.HasPrefix(base, "tmp_pack_") || strings.HasPrefix(base, "tmp_idx_") {
 		return true
 	}
 	return strings.HasSuffix(dir, ".tmp") || strings.Contains(dir, ".tmp/")
@@ -323,6 +333,9 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64, bytes int64) erro
 	s.mu.stats.bytes += bytes
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 {
 		f.failure, f.told = nil, false
+		if st := s.mu.Files[op.File]; st != nil && st.PubGen == st.Gen {
+			f.fresh = false
+		}
 	}
 	s.mu.Unlock()
 	s.settleLater(dir, base, pos)

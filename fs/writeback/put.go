@@ -57,6 +57,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		look.wanted, look.written, look.meant = run.wanted, run.written, f.meant == st.Gen
 		look.changed = st.Gen != before
 	}
+	growing := s.mu.writing[op.File] != nil && s.mu.writing[op.File].log
 	s.mu.Unlock()
 	switch {
 	case !same:
@@ -84,7 +85,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, err
 	}
 	snap.sealed = snap.sealed && !look.open
-	if !snap.sealed && !s.through(op) {
+	if !snap.sealed && !growing && !s.through(op) {
 		if err := s.ripe(f, file, &state, look); err != nil {
 			snap.close()
 			return nil, err
@@ -138,6 +139,22 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 	case snap.state.Size > s.cfg.limits.small && !ready && !snap.sealed:
 		// What is uploaded ahead counts only if nobody can write any more.
 		return errRipening
+	}
+	t, err := s.tailOf(ctx, op, snap)
+	switch {
+	case err != nil:
+		return err
+	case !t.none() && !ready:
+		// There is nothing to send ahead.
+		return errSuperseded
+	case !t.none():
+		err := s.publishTail(ctx, op, snap, t)
+		if !errors.Is(err, oss.ErrChanged) && !errors.Is(err, oss.ErrNotFound) {
+			return err
+		}
+		// Somebody has replaced the object: what follows meets him.
+	}
+	switch {
 	case snap.state.Size > s.cfg.limits.small:
 		return s.publishLarge(ctx, op, snap, ready)
 	case !ready:

@@ -61,6 +61,8 @@ type limits struct {
 	inline, small, part int64
 	// growth is how many parts there are of one size before it doubles.
 	growth int
+	// base is the smallest object that is copied as the beginning of its next version.
+	base int64
 	// copy is the largest object that is copied in one request, copyPart the parts of
 	// larger ones.
 	copy, copyPart int64
@@ -69,7 +71,7 @@ type limits struct {
 	journal, record int64
 }
 
-var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord}
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {
