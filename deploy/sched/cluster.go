@@ -196,9 +196,9 @@ func (c *Cluster) unlist(n *node) {
 }
 
 // dataset returns what the node reports of a dataset, and nothing if the report is too
-// old.
+// old, or of a clock that is as wrong.
 func (n *node) dataset(name string, now time.Time) (api.DatasetStatus, bool) {
-	if now.Sub(n.report.ObservedAt) > reportAge {
+	if now.Sub(n.report.ObservedAt).Abs() > reportAge {
 		return api.DatasetStatus{}, false
 	}
 	for _, d := range n.report.Datasets {
