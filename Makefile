@@ -71,7 +71,7 @@ bench-manifest: ## Measure manifests of OBJECTS objects (default 10000000; about
 ##@ Test
 
 .PHONY: test
-test: deps build lint unit python race crash-short conformance fuzz-short bench-short demo-short ## Everything that CI holds.
+test: deps build lint unit python race crash-short conformance e2e-kube-short fuzz-short bench-short demo-short ## Everything that CI holds.
 
 .PHONY: check
 check: fmt lint unit race ## What to run before a commit.
@@ -83,8 +83,10 @@ fmt: $(LINT) ## Format the code.
 .PHONY: lint
 lint: $(LINT) ## Lint, including the import picture and the formatting.
 	$(LINT) run
+	cd deploy/sched/plugin && $(CURDIR)/$(LINT) run
 	$(GO) mod verify >/dev/null
 	$(GO) mod tidy -diff
+	cd deploy/sched/plugin && $(GO) mod tidy -diff
 
 .PHONY: unit
 unit: build ## All tests, on real mounts, and those of the data path again on one processor.
@@ -111,6 +113,22 @@ crash: build ## Kills, faults, damage, full disks and outages on the built progr
 .PHONY: crash-short
 crash-short: build ## The same, two rounds each.
 	PAILFS_SYSTEMTEST_ROUNDS=2 $(GO) test -count=1 -timeout 15m -parallel 2 ./cmd/pailfs/systemtest
+
+# One program for everything that the tests start, compiled as lint compiles it, so that CI does it once.
+KUBE       := v1.36.3
+KUBECP     := cd deploy/sched/plugin && $(GO) build -o ../../../$(BIN)/kubecp -ldflags '-s -w \
+                -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36' ./e2e/kubecp
+E2E        := cd deploy/sched/plugin && $(GO) test -count=1 -timeout 30m -v ./e2e
+
+.PHONY: e2e-kube
+e2e-kube: build ## The scheduler and the node agent on a real Kubernetes control plane with 10,000 nodes; prints what is measured.
+	$(KUBECP)
+	PAILFS_E2E_NODES=10000 $(E2E)
+
+.PHONY: e2e-kube-short
+e2e-kube-short: build ## The same with 200 nodes.
+	$(KUBECP)
+	$(E2E)
 
 .PHONY: bench-short
 bench-short: build ## A small run of every benchmark: that it works, not how fast.
