@@ -146,7 +146,7 @@ func takeWorkers(ctx context.Context, r *Runner) (taken Taken, err error) {
 			}
 			with = append(with, series[0].Value)
 			taken.Series = append(taken.Series, series...)
-			w.Job.Count = t.Plain
+			w.Job.Count = max(t.Plain, 3*shape.Batch)
 			if series, err = r.Measure(ctx, w, Options{Link: seedLink, Readers: workers, Runs: 1}, Subject{Driver: noCache(), Label: "pailfs, no hints, no cache"}); err != nil {
 				return Taken{}, err
 			}

@@ -48,7 +48,7 @@ func quickTraining() TrainingSizes {
 
 func shortTraining() TrainingSizes {
 	return TrainingSizes{
-		Images: 240, LeastCache: 160 << 20, Plain: 48, Inside: 120, Volumes: 14, Shards: 8, ShardBytes: 11_466_004,
+		Images: 240, LeastCache: 160 << 20, Plain: 96, Inside: 120, Volumes: 14, Shards: 8, ShardBytes: 11_466_004,
 		Cubes: 24, Held: 1_000, Worker: 192, Calls: 100,
 	}
 }
