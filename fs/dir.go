@@ -127,7 +127,7 @@ type addEntry func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validit
 // takes no more. plus says that the kernel keeps their names.
 func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add addEntry) fuse.Status {
 	if f.numbered != nil {
-		return f.readNumbered(cancel, in, add)
+		return f.readNumbered(cancel, in, plus, add)
 	}
 	h := f.dirs.get(in.Fh)
 	if h == nil {

@@ -128,17 +128,22 @@ func (n *inode) entry() entry {
 // anything else. The top bit stays clear because some programs keep inode
 // numbers in signed integers.
 func inodeNumber(kind manifest.Kind, dir, name string, o *oss.Object) uint64 {
-	h := uint64(kind) + 1
 	if kind == manifest.Directory {
-		h = mix(h, xxhash.Sum64String(dir))
-		h = mix(h, xxhash.Sum64String(name))
-	} else {
-		h = mix(h, xxhash.Sum64String(o.Key))
-		h = mix(h, xxhash.Sum64String(o.ETag))
-		h = mix(h, uint64(o.Size))
-		h = mix(h, uint64(o.ModTime.Unix()))
+		return nameNumber(kind, dir, name)
 	}
+	h := uint64(kind) + 1
+	h = mix(h, xxhash.Sum64String(o.Key))
+	h = mix(h, xxhash.Sum64String(o.ETag))
+	h = mix(h, uint64(o.Size))
+	h = mix(h, uint64(o.ModTime.Unix()))
 	return usable(h &^ (1 << 63))
+}
+
+// nameNumber hashes a name, which is identity enough where it never means anything
+// else.
+func nameNumber(kind manifest.Kind, dir, name string) uint64 {
+	h := mix(uint64(kind)+1, xxhash.Sum64String(dir))
+	return usable(mix(h, xxhash.Sum64String(name)) &^ (1 << 63))
 }
 
 // mix folds v into h.

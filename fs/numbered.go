@@ -15,11 +15,12 @@ import (
 type numbered interface {
 	// ReadDirAt gives the entries of dir with their positions to yield, beginning with
 	// that at position, or the next one, until it returns false. Positions grow from 0.
-	ReadDirAt(ctx context.Context, dir string, position int64, yield func(position int64, e *manifest.Entry) bool) error
+	// namesOnly asks for no more than Name and Kind.
+	ReadDirAt(ctx context.Context, dir string, position int64, namesOnly bool, yield func(position int64, e *manifest.Entry) bool) error
 }
 
 // readNumbered is readDir without an open directory.
-func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, add addEntry) fuse.Status {
+func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add addEntry) fuse.Status {
 	n := f.nodes.get(in.NodeId)
 	switch {
 	case n == nil:
@@ -40,9 +41,9 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, add a
 	given := position > in.Offset
 	var shown entry
 	path := n.dirPath()
-	err := f.numbered.ReadDirAt(ctx, path, int64(position-dotEntries), func(at int64, e *manifest.Entry) bool {
+	err := f.numbered.ReadDirAt(ctx, path, int64(position-dotEntries), !plus, func(at int64, e *manifest.Entry) bool {
 		d := fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Off: uint64(at) + 1 + dotEntries}
-		d.Ino = inodeNumber(e.Kind, path, e.Name, &e.Object)
+		d.Ino = nameNumber(e.Kind, path, e.Name)
 		shown.Entry = *e
 		more := add(n, d, &shown, manifest.Validity{})
 		given = given || more

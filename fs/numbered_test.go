@@ -26,7 +26,7 @@ type countable struct {
 var _ numbered = (*countable)(nil)
 
 // ReadDirAt implements numbered.
-func (c *countable) ReadDirAt(ctx context.Context, dir string, position int64, yield func(int64, *manifest.Entry) bool) error {
+func (c *countable) ReadDirAt(ctx context.Context, dir string, position int64, _ bool, yield func(int64, *manifest.Entry) bool) error {
 	c.asked.Add(1)
 	sorted, err := c.begin(ctx, "readdir", dir, dir)
 	if err != nil {
@@ -67,6 +67,15 @@ func TestNumberedListingIsWholeAndThenTheKernels(t *testing.T) {
 	}
 	if n := s.mount.Status().Inodes; n > 2000 {
 		t.Errorf("listing the names made %d inodes", n)
+	}
+	fd := openDir(t, s.path("dir"))
+	defer closeFD(t, fd)
+	entries, err := listRaw(fd, 32<<10)
+	must(t, err)
+	for _, e := range entries[len(entries)-10:] {
+		if got := inode64(t, s.path("dir/"+e.Name)); got != e.Ino {
+			t.Errorf("%s is inode %d among names, %d by itself", e.Name, e.Ino, got)
+		}
 	}
 }
 

@@ -131,6 +131,9 @@ func (b *byPath) drop(path string, n *inode) {
 // node returns the inode of an entry of dir, with a reference of the kernel's.
 func (f *filesystem) node(dir *inode, e *entry) *inode {
 	want := newInode(dir, e)
+	if f.numbered != nil {
+		want.id = nameNumber(e.Kind, want.at().dir, e.Name)
+	}
 	if f.space == nil {
 		return f.nodes.acquire(want)
 	}
@@ -148,6 +151,9 @@ func (f *filesystem) node(dir *inode, e *entry) *inode {
 // number is the inode number that an entry of dir has, or will have.
 func (f *filesystem) number(dir *inode, e *entry) uint64 {
 	path := dir.dirPath()
+	if f.numbered != nil {
+		return nameNumber(e.Kind, path, e.Name)
+	}
 	if f.space != nil {
 		if n := f.changed.get(join(path, e.Name)); n != nil && n.kind == e.Kind && (e.File == n.file.Load() || e.File == nil && n.same(newInode(dir, e))) {
 			return n.id

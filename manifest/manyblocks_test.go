@@ -127,7 +127,7 @@ func assertListed(t *testing.T, s *Snapshot, dir string, records []Record) {
 		t.Errorf("%q shows %d names only, want %d", dir, len(got), len(want))
 	}
 	var numbered []string
-	if err := s.ReadDirAt(t.Context(), dir, 0, func(_ int64, e *Entry) bool { numbered = append(numbered, e.Name); return true }); err != nil || !slices.Equal(numbered, want) {
+	if err := s.ReadDirAt(t.Context(), dir, 0, true, func(_ int64, e *Entry) bool { numbered = append(numbered, e.Name); return true }); err != nil || !slices.Equal(numbered, want) {
 		t.Errorf("%q shows %d names by position, %v, want %d", dir, len(numbered), err, len(want))
 	}
 }

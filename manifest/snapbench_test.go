@@ -261,7 +261,12 @@ func BenchmarkSnapshotReadDir(b *testing.B) {
 		{"entries", pages(func(cursor string) ([]Entry, Validity, error) { return snap.ReadDir(ctx, "train", cursor, 1000) })},
 		{"positions", func() (int, error) {
 			count := 0
-			err := snap.ReadDirAt(ctx, "train", 0, func(int64, *Entry) bool { count++; return true })
+			err := snap.ReadDirAt(ctx, "train", 0, false, func(int64, *Entry) bool { count++; return true })
+			return count, err
+		}},
+		{"positions of names", func() (int, error) {
+			count := 0
+			err := snap.ReadDirAt(ctx, "train", 0, true, func(int64, *Entry) bool { count++; return true })
 			return count, err
 		}},
 		{"records", func() (int, error) {

@@ -73,8 +73,8 @@ func (s *Snapshot) readDir(dir, after string, limit int, namesOnly bool) ([]Entr
 // returns false. Entries are numbered from 0, with gaps; the first is that at
 // position, or the next one. Positions are those of this snapshot alone, so that
 // nobody has to remember anything between calls; entries have no Cursor. Name and
-// Object share one allocation.
-func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, yield func(position int64, e *Entry) bool) error {
+// Object share one allocation. namesOnly leaves out the Object of what is no directory.
+func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, namesOnly bool, yield func(position int64, e *Entry) bool) error {
 	prefix, shown := prefixOf(s.cfg.Prefix, dir)
 	if !shown {
 		return fs.ErrNotExist
@@ -92,7 +92,7 @@ func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, yiel
 		}
 		return fs.ErrNotExist
 	}
-	pass := dirPass{s: s, prefix: prefix, d: &d, rows: s.file.Reader()}
+	pass := dirPass{s: s, prefix: prefix, d: &d, rows: s.file.Reader(), namesOnly: namesOnly}
 	for ; uint64(position) < d.Inside.Rows; position++ {
 		row := d.First + uint64(position)
 		item, kind, err := pass.look(row)
@@ -105,6 +105,9 @@ func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, yiel
 		e, err := pass.entry(row, item, kind)
 		if err != nil {
 			return err
+		}
+		if namesOnly && kind == asIs {
+			e.Name = string(item)
 		}
 		if !yield(position, &e) {
 			return nil

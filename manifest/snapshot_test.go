@@ -117,8 +117,11 @@ func TestSnapshotIsWhatTheKeysSay(t *testing.T) {
 			if diff := cmp.Diff(bare, readTree(rt, namesOnly{s}, dir, rapid.IntRange(1, 5).Draw(rt, "limit"))); diff != "" {
 				rt.Fatalf("%q, names only: %s", dir, diff)
 			}
-			if diff := cmp.Diff(stripped(entries), readAt(rt, s, dir)); diff != "" {
+			if diff := cmp.Diff(stripped(entries), readAt(rt, s, dir, false)); diff != "" {
 				rt.Fatalf("%q, by position: %s", dir, diff)
+			}
+			if diff := cmp.Diff(stripped(bare), readAt(rt, s, dir, true)); diff != "" {
+				rt.Fatalf("%q, names only, by position: %s", dir, diff)
 			}
 			candidates := append(names(entries), "a", "absent", "%~", "%~file", "a%~file", ".pailfs", "zz", strings.Repeat("x", 256))
 			for _, name := range candidates {
@@ -167,13 +170,13 @@ func stripped(entries []Entry) []Entry {
 }
 
 // readAt reads dir by position, some entries at a time.
-func readAt(t *rapid.T, s *Snapshot, dir string) []Entry {
+func readAt(t *rapid.T, s *Snapshot, dir string, namesOnly bool) []Entry {
 	var all []Entry
 	next := int64(0)
 	for more := true; more; {
 		more = false
 		left := rapid.IntRange(1, 5).Draw(t, "limit")
-		err := s.ReadDirAt(context.Background(), dir, next, func(position int64, e *Entry) bool {
+		err := s.ReadDirAt(context.Background(), dir, next, namesOnly, func(position int64, e *Entry) bool {
 			if position < next {
 				t.Fatalf("%q at position %d, after %d", e.Name, position, next)
 			}

@@ -144,6 +144,14 @@ func decodeNames(in *input, n int) (*nameBlock, error) {
 	if err := in.done(); err != nil {
 		return nil, err
 	}
+	slashes := bytes.Count(b.items.text, []byte{'/'})
+	if slashes == 0 && b.classes == nil {
+		// There are no directories, and what is said is said of all.
+		if b.class > classAll {
+			return nil, errMalformed
+		}
+		return &b, nil
+	}
 	for i := range n {
 		if b.directory(i) {
 			b.directories++
@@ -153,7 +161,7 @@ func decodeNames(in *input, n int) (*nameBlock, error) {
 		}
 	}
 	// No slash anywhere but at the end: an item is never more than one name.
-	if bytes.Count(b.items.text, []byte{'/'}) != b.directories {
+	if slashes != b.directories {
 		return nil, errMalformed
 	}
 	return &b, nil

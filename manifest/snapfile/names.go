@@ -88,15 +88,13 @@ func (in *input) names(n int) nameList {
 	// is bounded by that of the input and the longest key.
 	var before, own [blockRows]uint32
 	total, suffixes := uint64(0), uint64(0)
-	for i := range n {
-		before[i] = uint32(in.length(MaxKey))
-	}
+	in.lengths(before[:n])
+	in.lengths(own[:n])
 	last := uint64(0)
 	for i := range n {
 		if uint64(before[i]) > last {
 			in.fail()
 		}
-		own[i] = uint32(in.length(MaxKey))
 		last = uint64(before[i]) + uint64(own[i])
 		if last > MaxKey {
 			in.fail()
@@ -117,12 +115,39 @@ func (in *input) names(n int) nameList {
 		copy(l.text[at:], l.text[from:from+before[i]])
 		from = at
 		at += before[i]
-		copy(l.text[at:], rest[:own[i]])
-		at += own[i]
+		if own := own[i]; own > 8 {
+			at += uint32(copy(l.text[at:], rest[:own]))
+		} else {
+			// Most are a few digits, for which a call is dear.
+			for k := range own {
+				l.text[at+k] = rest[k]
+			}
+			at += own
+		}
 		rest = rest[own[i]:]
 		l.ends[i] = at
 	}
 	return l
+}
+
+// lengths decodes numbers of at most MaxKey.
+func (in *input) lengths(out []uint32) {
+	if len(in.b) >= len(out) {
+		all := byte(0)
+		for _, c := range in.b[:len(out)] {
+			all |= c
+		}
+		if all < 0x80 {
+			for i, c := range in.b[:len(out)] {
+				out[i] = uint32(c)
+			}
+			in.b = in.b[len(out):]
+			return
+		}
+	}
+	for i := range out {
+		out[i] = uint32(in.length(MaxKey))
+	}
 }
 
 // length returns a number of at most limit.
