@@ -28,6 +28,7 @@ type Cache struct {
 	ahead   aheadObjects
 	memory  *memoryTier
 	ssd     *ssdTier // nil if there is none
+	notes   notes
 	reads   atomic.Uint64
 	never   func(key string) bool
 	// accesses are what was opened, for whoever wants to know.

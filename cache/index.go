@@ -22,6 +22,8 @@ var (
 	segmentsBucket = []byte("segments")
 	usesBucket     = []byte("uses")
 	metaBucket     = []byte("meta")
+	// notesBuckets hold notes: those of one generation, and those before.
+	notesBuckets = [2][]byte{[]byte("notes0"), []byte("notes1")}
 
 	// cleanKey is in the meta bucket of an index that was closed in order.
 	cleanKey = []byte("clean")
@@ -73,7 +75,7 @@ func openIndex(dir string) (ix *index, clean bool, err error) {
 		}
 		ix.db = db
 		return db.Update(func(tx *bbolt.Tx) error {
-			for _, name := range [][]byte{objectsBucket, segmentsBucket, usesBucket, metaBucket} {
+			for _, name := range [][]byte{objectsBucket, segmentsBucket, usesBucket, metaBucket, notesBuckets[0], notesBuckets[1]} {
 				if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 					return err
 				}

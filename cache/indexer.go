@@ -48,6 +48,7 @@ func (t *ssdTier) runIndexer(ctx context.Context) {
 		if t.health.writable() {
 			// A failure was noted where it happened.
 			_ = t.commit()
+			t.storeNotes()
 			if time.Since(uses) >= usesEvery {
 				uses = time.Now()
 				if err := t.index.storeUses(t.residents.takeUses()); err != nil {

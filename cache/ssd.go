@@ -48,6 +48,8 @@ type ssdTier struct {
 		set map[*object]struct{}
 	}
 
+	notes *notes
+
 	// noDirect says that files cannot be written past the page cache.
 	noDirect atomic.Bool
 
@@ -80,6 +82,7 @@ func openSSD(cfg Config, queueBytes int64, files fileSystem, c *Cache) (*ssdTier
 		evictions:     make(chan evictRequest),
 		full:          make(chan struct{}, 1),
 		verify:        make(chan *object, 64),
+		notes:         &c.notes,
 	}
 	t.dirty.set = make(map[*object]struct{})
 	t.residents = newResidents(t.crowded)
@@ -217,6 +220,7 @@ func (t *ssdTier) drain() error {
 	t.loops.Wait()
 	t.dropVerify()
 	err := t.commit()
+	t.storeNotes()
 	if err == nil {
 		err = t.index.storeUses(t.residents.takeUses())
 	}

@@ -105,12 +105,13 @@ func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 }
 
 // ReadDirPlus implements [fuse.RawFileSystem]: entries with their attributes,
-// each of which is a reference that the kernel will forget one day.
+// each of which is a reference that the kernel will forget one day. Those of which
+// the tree does not know all are named only: the kernel looks up what it needs.
 func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
 	status := f.readDir(cancel, in, true, func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool {
 		entry := out.AddDirLookupEntry(d)
-		if entry != nil && e != nil {
+		if entry != nil && e != nil && !e.Partial {
 			f.listed(dir, e, valid, entry)
 		}
 		return entry != nil
@@ -168,7 +169,16 @@ func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *entry, er
 		return fuse.DirEntry{}, nil, err
 	}
 	e := &h.mu.pending[0]
-	return fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Ino: f.number(h.node, e), Off: off}, e, nil
+	return fuse.DirEntry{Name: e.Name, Mode: listedType(e), Ino: f.number(h.node, e), Off: off}, e, nil
+}
+
+// listedType returns the file type that a listing shows for e: none where it would
+// have to be asked, so that programs look for themselves.
+func listedType(e *entry) uint32 {
+	if e.Partial && e.Kind == manifest.File && e.MayBeLink() {
+		return 0
+	}
+	return typeBits(e.Kind)
 }
 
 // watch makes the kernel drop its cached listing when it expires, should the

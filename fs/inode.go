@@ -121,13 +121,16 @@ func (n *inode) opened() *fileState {
 
 // entry returns n as the tree knows it, without a cursor.
 func (n *inode) entry() entry {
-	return entry{Entry: manifest.Entry{Name: n.at().name, Kind: n.kind, Object: n.object}, File: n.file.Load()}
+	return entry{Entry: manifest.Entry{Name: n.at().name, Kind: n.kind, Object: n.object, Attr: n.attr.Load()}, File: n.file.Load()}
 }
 
 // inodeNumber hashes an identity: the path of a directory, the version of
 // anything else. The top bit stays clear because some programs keep inode
 // numbers in signed integers.
 func inodeNumber(kind manifest.Kind, dir, name string, o *oss.Object) uint64 {
+	if kind == manifest.Symlink {
+		kind = manifest.File // a listing may not know yet which of them it is
+	}
 	if kind == manifest.Directory {
 		return nameNumber(kind, dir, name)
 	}

@@ -29,6 +29,9 @@ type Entry struct {
 	// Attr is what is known beyond that, or nil. A Directory has its marker's. It
 	// must not be changed.
 	Attr *Attr
+	// Partial says that only Lookup tells the attributes, and whether a File is one:
+	// a listing has left out what costs a request for each name.
+	Partial bool
 	// Cursor continues a listing after this entry. It is opaque and stays valid
 	// while the directory changes.
 	Cursor string

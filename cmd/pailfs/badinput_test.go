@@ -279,8 +279,8 @@ var badInput = map[string]struct {
 		want:  []string{"--cache-dri", `"--cache-dir"`}, code: 2,
 	},
 	"attributes that are not there yet": {
-		spoil: func(s *situation) { s.flag("--attrs=oss"); s.flag("--read-only") },
-		want:  []string{"--attrs", "oss", "set cache-dir"}, code: 2,
+		spoil: func(s *situation) { s.flag("--attrs=oss"); s.flag("--read-only"); s.flag("--manifest=frozen") },
+		want:  []string{"--attrs", "oss", "set manifest"}, code: 2,
 	},
 	"address that is reachable": {
 		spoil: func(s *situation) { s.flag("--http=0.0.0.0:0") },

@@ -18,6 +18,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
@@ -39,6 +40,7 @@ type daemon struct {
 	cache       *cache.Cache
 	prefetch    *prefetch.Prefetcher
 	names       names
+	shown       manifest.Tree // the names as the mount shows them
 	writing     *writing // nil where the mount cannot be written
 	leave       bool     // what is not published is to stay for the next mount
 	mux         *control.Mux
@@ -89,7 +91,7 @@ func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, a
 
 // open opens every part in turn.
 func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(string)) error {
-	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openTree, d.openSpace, d.openPrefetch, d.openControl} {
+	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openTree, d.openAttributes, d.openSpace, d.openPrefetch, d.openControl} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -328,7 +330,7 @@ func (d *daemon) openMount() error {
 		FileMode:    0o666 &^ uint32(c.Umask),
 		DirMode:     0o777 &^ uint32(c.Umask),
 		Control:     controlAdapter{d.mux},
-	}, d.names.tree, d.cache, d.registry, d.log.Logger)
+	}, d.shown, d.cache, d.registry, d.log.Logger)
 	if err != nil {
 		return fmt.Errorf("mount %s at %s: %w", d.source, d.at, err)
 	}

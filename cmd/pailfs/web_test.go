@@ -256,7 +256,7 @@ func TestMetricsDocumentListsWhatARunningMountExports(t *testing.T) {
 	p := newPublisher(s)
 	p.publish(p.build(nil))
 	at := newMountPoint(t)
-	startForeground(t, environ(), at, "mount", "oss://"+testBucket, at, "--endpoint="+s.endpoint, "--memory=64MiB", "--http=0", "--read-only")
+	startForeground(t, environ(), at, "mount", "oss://"+testBucket, at, "--endpoint="+s.endpoint, "--memory=64MiB", "--http=0", "--read-only", "--attrs=oss")
 	code, followed := get(t, statusOf(t, at).HTTP, "/metrics", "")
 	if code != http.StatusOK {
 		t.Fatal(followed)

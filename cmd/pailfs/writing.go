@@ -72,7 +72,10 @@ func (d *daemon) openSpace(context.Context) error {
 	if c.Write == "through" {
 		cfg.Through = func(string) bool { return true }
 	}
-	space, err := writeback.Open(cfg, d.names.tree, d.client.As(oss.Upload), d.cache, d.registry, d.log.Logger)
+	if cfg.Attrs {
+		cfg.Noted = d.noteAttributes
+	}
+	space, err := writeback.Open(cfg, d.shown, d.client.As(oss.Upload), d.cache, d.registry, d.log.Logger)
 	switch {
 	case errors.Is(err, writeback.ErrForeign):
 		return d.settings.Refuse("cache-dir", fmt.Errorf("%w: mount what it belongs to, and unmount, to publish what waits there; or use another directory", err))

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/manifest"
 )
 
 // The names of attributes in user metadata, as ossfs 1 writes them: decimal
@@ -57,6 +59,24 @@ func parseAttributes(m map[string]string) attributes {
 	}
 	if mtime, err := strconv.ParseInt(m[metaMtime], 10, 64); err == nil && mtime > 0 && mtime < 1<<33 {
 		a.Mtime = mtime * int64(time.Second)
+	}
+	return a
+}
+
+// attributesOf returns what the base tree knows.
+func attributesOf(known *manifest.Attr) attributes {
+	var a attributes
+	if known.Known&manifest.AttrMode != 0 {
+		a.Mode, a.Set = known.Mode&0o7777, true
+	}
+	if known.Known&manifest.AttrUID != 0 {
+		a.UID = known.UID
+	}
+	if known.Known&manifest.AttrGID != 0 {
+		a.GID = known.GID
+	}
+	if known.Known&manifest.AttrMTime != 0 {
+		a.Mtime = known.MTime.UnixNano()
 	}
 	return a
 }

@@ -88,12 +88,16 @@ func (s *Space) withFile(ctx context.Context, dir, base string, do func(f *File)
 // claim makes a file of an entry of the base tree.
 func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File, error) {
 	var a attributes
-	symlink := e.Kind == manifest.Symlink
-	if symlink {
+	symlink := e.LinkFile()
+	if e.Kind == manifest.Symlink && !symlink {
 		// What an OSS symlink object holds is a key, which cannot be edited as a file.
 		return nil, syscall.ENOTSUP
 	}
-	if s.cfg.Attrs {
+	switch {
+	case !s.cfg.Attrs:
+	case e.Attr != nil:
+		a = attributesOf(e.Attr)
+	default:
 		info, err := s.bucket.Head(ctx, e.Object.Key)
 		switch {
 		case err == nil && info.Object == e.Object:

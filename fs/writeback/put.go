@@ -247,6 +247,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	}
 	if i.matches(there) && maps.Equal(there.Meta, o.Meta) {
 		// An earlier attempt, perhaps before a crash, has come so far.
+		s.noted(there.Object, o.Meta)
 		return s.done(op, there.Object, i.CRC, 0)
 	}
 	info, err := send(o)
@@ -256,7 +257,15 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	if err != nil {
 		return err
 	}
+	s.noted(info.Object, o.Meta)
 	return s.done(op, info.Object, i.CRC, i.Size)
+}
+
+// noted tells what metadata an object has that was made here.
+func (s *Space) noted(obj oss.Object, meta map[string]string) {
+	if s.cfg.Noted != nil {
+		s.cfg.Noted(obj, meta)
+	}
 }
 
 // met is what happens when an object is there where none was expected.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -44,6 +46,9 @@ func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to 
 		forgets := s.mu.forgets
 		s.mu.Unlock()
 		below, err := s.walk(ctx, old, nil)
+		if err == nil && s.cfg.Attrs {
+			err = s.complete(ctx, below)
+		}
 		if err != nil {
 			return err
 		}
@@ -79,7 +84,7 @@ func (s *Space) walk(ctx context.Context, dir string, all []below) ([]below, err
 			return nil, fmt.Errorf("list %q: %w", dir, err)
 		}
 		for _, e := range page {
-			if e.Kind == manifest.Symlink && e.File == nil {
+			if e.Kind == manifest.Symlink && e.File == nil && !e.LinkFile() {
 				// An OSS symlink object: its target is a key, and would not move along.
 				return nil, syscall.EXDEV
 			}
@@ -104,6 +109,41 @@ func (s *Space) walk(ctx context.Context, dir string, all []below) ([]below, err
 	}
 	return all, nil
 }
+
+// attributes returns what the base tree knows of a name.
+func (b *below) attributes() attributes {
+	if b.entry.Attr == nil {
+		return attributes{}
+	}
+	return attributesOf(b.entry.Attr)
+}
+
+// complete asks the base tree for what its listing has left out.
+func (s *Space) complete(ctx context.Context, all []below) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(askedAtOnce)
+	for i := range all {
+		b := &all[i]
+		if b.entry.File != nil || !b.entry.Partial || b.entry.Kind == manifest.Directory {
+			continue
+		}
+		g.Go(func() error {
+			e, _, err := s.base.Lookup(ctx, b.dir, b.entry.Name)
+			switch {
+			case errors.Is(err, fs.ErrNotExist), err == nil && e.Object != b.entry.Object:
+				return nil // whoever copies it will notice
+			case err != nil:
+				return err
+			}
+			b.entry.Entry.Kind, b.entry.Entry.Attr = e.Kind, e.Attr
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// askedAtOnce is how many names the base tree is asked for at a time.
+const askedAtOnce = 32
 
 // move makes the record of the renaming of a directory.
 type move struct {
@@ -197,7 +237,7 @@ func (m *move) file(b below) error {
 	if id == 0 {
 		id = m.next
 		m.next++
-		m.add(&openedRecord{File: id, At: place{Dir: b.dir, Name: b.entry.Name, Key: b.entry.Object.Key, Base: b.entry.Object}})
+		m.add(&openedRecord{File: id, Symlink: b.entry.LinkFile(), Attr: b.attributes(), At: place{Dir: b.dir, Name: b.entry.Name, Key: b.entry.Object.Key, Base: b.entry.Object}})
 	}
 	m.add(&renamedRecord{File: id, To: p, Time: m.at})
 	return nil

@@ -50,6 +50,10 @@ type Config struct {
 	// because somebody else changed the bucket. No lock is held.
 	Changed func(dir, name string)
 
+	// Noted, if set, is told of the metadata of objects that were made here, before the
+	// base tree shows them.
+	Noted func(obj oss.Object, meta map[string]string)
+
 	// limits are not the usual ones in tests.
 	limits *limits
 }

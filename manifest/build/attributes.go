@@ -3,10 +3,6 @@ package build
 import (
 	"context"
 	"errors"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -98,57 +94,7 @@ func fromHead(info *oss.Info, attrs bool) manifest.Record {
 		CRC64: info.CRC64, HasCRC64: info.HasCRC64,
 	}
 	if attrs {
-		r.Attr = attrOf(info.Meta)
+		r.Attr = manifest.AttrOf(info.Meta)
 	}
 	return r
-}
-
-// attrOf reads the metadata that ossfs 1 and pailfs keep of files: decimal numbers,
-// the mode with the bits of the type, the time in seconds with or without a
-// fraction. What cannot be read is not known. It is nil if there is nothing.
-func attrOf(meta map[string]string) *manifest.Attr {
-	if len(meta) == 0 {
-		return nil
-	}
-	a := &manifest.Attr{}
-	for name, value := range meta {
-		switch name {
-		case "mode":
-			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
-				a.Mode, a.Known = uint32(n)&0o7777, a.Known|manifest.AttrMode
-			}
-		case "uid":
-			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
-				a.UID, a.Known = uint32(n), a.Known|manifest.AttrUID
-			}
-		case "gid":
-			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
-				a.GID, a.Known = uint32(n), a.Known|manifest.AttrGID
-			}
-		case "mtime":
-			if t, ok := parseSeconds(value); ok {
-				a.MTime, a.Known = t, a.Known|manifest.AttrMTime
-			}
-		default:
-			a.User = append(a.User, manifest.UserAttr{Name: name, Value: value})
-		}
-	}
-	slices.SortFunc(a.User, func(x, y manifest.UserAttr) int { return strings.Compare(x.Name, y.Name) })
-	return a
-}
-
-// parseSeconds reads seconds since 1970 with up to nine digits of a fraction.
-func parseSeconds(text string) (time.Time, bool) {
-	whole, fraction, _ := strings.Cut(text, ".")
-	seconds, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || len(fraction) > 9 {
-		return time.Time{}, false
-	}
-	nanos := uint64(0)
-	if fraction != "" {
-		if nanos, err = strconv.ParseUint((fraction + "000000000")[:9], 10, 32); err != nil {
-			return time.Time{}, false
-		}
-	}
-	return time.Unix(seconds, int64(nanos)).UTC(), true
 }

@@ -51,12 +51,14 @@ const (
 type Attr struct {
 	// Known says which of the following five are known.
 	Known AttrSet
-	// Mode holds permission bits, as chmod(2) takes them.
+	// Mode holds permission bits, as chmod(2) takes them. Those of a link whose target
+	// is the object's content have the type of a link above them (0120000).
 	Mode     uint32
 	UID, GID uint32
 	// MTime is the time of modification that the object's writer gave it.
 	MTime time.Time
-	// Target is the key that a symlink object names.
+	// Target is the key that a symlink object names. Of a link whose target is the
+	// object's content it is what readlink(2) gives.
 	Target string
 	// User holds user metadata, sorted by name.
 	User []UserAttr

@@ -180,8 +180,8 @@ func TestRefusalNamesWhereTheValueCameFrom(t *testing.T) {
 }
 
 func TestAttrsOSSSaysWhatIsMissing(t *testing.T) {
-	f := Flags{Values: &Config{Attrs: "oss"}, Given: map[string]string{"attrs": "--attrs"}}
-	if _, err := Load("", nil, f); err == nil || !strings.Contains(err.Error(), `--attrs: oss needs a mount that can be written`) {
+	f := Flags{Values: &Config{Attrs: "oss", Manifest: "frozen"}, Given: map[string]string{"attrs": "--attrs", "manifest": "--manifest"}}
+	if _, err := Load("", nil, f); err == nil || !strings.Contains(err.Error(), `--attrs: oss asks the objects`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -176,8 +176,8 @@ func (c *Config) checkManifest() error {
 func (c *Config) Writable() bool { return !c.ReadOnly && !c.Frozen() && c.CacheDir != "" }
 
 func (c *Config) checkAttrs() error {
-	if c.Attrs == "oss" && !c.Writable() {
-		return fmt.Errorf("oss needs a mount that can be written: set cache-dir, and not read-only")
+	if c.Attrs == "oss" && c.Frozen() {
+		return fmt.Errorf("oss asks the objects, and a frozen manifest shows what it holds: build the manifest with --attrs, or set manifest to follow or off")
 	}
 	return nil
 }

@@ -1,0 +1,114 @@
+package manifest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest/snapfile"
+)
+
+const (
+	permissions = 0o7777
+	typeMask    = 0o170000
+	linkType    = 0o120000
+	// mostLink is the longest target of a link, in bytes.
+	mostLink = 4095
+)
+
+// AttrOf reads the metadata that ossfs 1 and pailfs keep of files: decimal numbers,
+// the mode with the bits of the type, the time in seconds with or without a
+// fraction. What cannot be read is not known. It is nil if there is nothing.
+func AttrOf(meta map[string]string) *Attr {
+	if len(meta) == 0 {
+		return nil
+	}
+	a := &Attr{}
+	for name, value := range meta {
+		switch name {
+		case "mode":
+			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
+				a.Mode, a.Known = uint32(n)&permissions, a.Known|AttrMode
+				if n&typeMask == linkType {
+					a.Mode |= linkType
+				}
+			}
+		case "uid":
+			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
+				a.UID, a.Known = uint32(n), a.Known|AttrUID
+			}
+		case "gid":
+			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
+				a.GID, a.Known = uint32(n), a.Known|AttrGID
+			}
+		case "mtime":
+			if t, ok := parseSeconds(value); ok {
+				a.MTime, a.Known = t, a.Known|AttrMTime
+			}
+		default:
+			a.User = append(a.User, UserAttr{Name: name, Value: value})
+		}
+	}
+	slices.SortFunc(a.User, func(x, y UserAttr) int { return strings.Compare(x.Name, y.Name) })
+	return a
+}
+
+// parseSeconds reads seconds since 1970 with up to nine digits of a fraction.
+func parseSeconds(text string) (time.Time, bool) {
+	whole, fraction, _ := strings.Cut(text, ".")
+	seconds, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || len(fraction) > 9 {
+		return time.Time{}, false
+	}
+	nanos := uint64(0)
+	if fraction != "" {
+		if nanos, err = strconv.ParseUint((fraction + "000000000")[:9], 10, 32); err != nil {
+			return time.Time{}, false
+		}
+	}
+	return time.Unix(seconds, int64(nanos)).UTC(), true
+}
+
+// EncodeAttr returns what is known of an object, but for its user metadata, as
+// bytes that DecodeAttr reads. They are for a cache: another version of the program
+// may not know them.
+func EncodeAttr(a *Attr) []byte {
+	if a == nil || a.Known == 0 {
+		return []byte{encodedVersion}
+	}
+	system := *a
+	system.User = nil
+	return snapfile.AppendAttr([]byte{encodedVersion}, system.Normal())
+}
+
+// DecodeAttr returns what EncodeAttr has encoded, never nil, and whether it could.
+func DecodeAttr(b []byte) (*Attr, bool) {
+	if len(b) == 0 || b[0] != encodedVersion {
+		return nil, false
+	}
+	if len(b) == 1 {
+		return &Attr{}, true
+	}
+	a, rest, ok := snapfile.CutAttr(b[1:])
+	return a, ok && len(rest) == 0
+}
+
+const encodedVersion = 1
+
+// LinkFile reports whether e is a link whose target is the content of its object, as
+// ossfs 1 and pailfs write them, by what its attributes say.
+func (e *Entry) LinkFile() bool {
+	return e.Attr != nil && e.Kind != Directory && e.Attr.Known&AttrMode != 0 && e.Attr.Mode&typeMask == linkType &&
+		e.MayBeLink()
+}
+
+// MayBeLink reports whether the size of e allows that it is such a link.
+func (e *Entry) MayBeLink() bool { return e.Object.Size > 0 && e.Object.Size <= mostLink }
+
+// CursorAfter returns a cursor that continues the listing of a directory after the
+// object with that key in it.
+func CursorAfter(key string) string {
+	item := key[strings.LastIndexByte(key, '/')+1:]
+	return item + ":" + strconv.Itoa(len(item))
+}

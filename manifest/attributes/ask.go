@@ -1,0 +1,95 @@
+package attributes
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// flight is one request, which any number of lookups may wait for.
+type flight struct {
+	done chan struct{}
+	// attr and err are set before done is closed.
+	attr *manifest.Attr
+	err  error
+}
+
+// ask returns what the metadata of e says. [oss.ErrChanged] means that the key holds
+// another version by now, or none.
+func (t *Tree) ask(ctx context.Context, e *manifest.Entry) (*manifest.Attr, error) {
+	f, mine, err := t.join(e.Object)
+	if err != nil {
+		return nil, err
+	}
+	if mine {
+		go func() {
+			defer t.running.Done()
+			t.fly(f, e.Object, t.now)
+		}()
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if f.err != nil && t.root.Err() != nil {
+		return nil, fs.ErrClosed
+	}
+	return f.attr, f.err
+}
+
+// join returns the flight for obj. If it is mine, the caller has to fly it, and to
+// count it out of t.running afterwards.
+func (t *Tree) join(obj oss.Object) (f *flight, mine bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.mu.flights[obj]; f != nil {
+		return f, false, nil
+	}
+	if t.mu.closed {
+		return nil, false, fs.ErrClosed
+	}
+	f = &flight{done: make(chan struct{})}
+	t.mu.flights[obj] = f
+	t.running.Add(1)
+	return f, true, nil
+}
+
+// fly makes the request and remembers what it told.
+func (t *Tree) fly(f *flight, obj oss.Object, from oss.Stater) {
+	defer func() {
+		t.mu.Lock()
+		delete(t.mu.flights, obj)
+		t.mu.Unlock()
+		close(f.done)
+	}()
+	directory := obj.ETag == ""
+	if e := (manifest.Entry{Kind: manifest.File, Object: obj}); !directory && t.recall(&e) {
+		f.attr = e.Attr // another flight has just landed
+		return
+	}
+	t.asked.Inc()
+	info, err := from.Head(t.root, obj.Key)
+	switch {
+	case errors.Is(err, oss.ErrNotFound) && directory:
+		err = nil
+		f.attr = &manifest.Attr{}
+	case errors.Is(err, oss.ErrNotFound), err == nil && !directory && (info.Symlink || info.Object != obj):
+		err = oss.ErrChanged
+	case err == nil:
+		if f.attr = manifest.AttrOf(info.Meta); f.attr == nil {
+			f.attr = &manifest.Attr{}
+		}
+	}
+	f.err = err
+	switch {
+	case err != nil:
+	case directory:
+		t.noteMarker(obj.Key, f.attr)
+	default:
+		t.notes.SetNote(obj, manifest.EncodeAttr(f.attr))
+	}
+}
