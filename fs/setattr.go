@@ -102,7 +102,7 @@ func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAt
 	case n.kind == manifest.Directory:
 		return f.setDirectory(n, change)
 	case !f.cfg.Attrs:
-		return f.touch(n, in, change)
+		return f.touch(n, change)
 	}
 	return f.setFile(ctx, n, change)
 }
@@ -148,26 +148,21 @@ func (f *filesystem) setFile(ctx context.Context, n *inode, change writeback.Set
 	}
 }
 
-// touch is a change of attributes on a mount that keeps none. A file that is
-// staged has a time all the same, and it may be set to now.
-func (f *filesystem) touch(n *inode, in *fuse.SetAttrIn, change writeback.SetAttr) error {
-	if change.Mode != nil || change.UID != nil || change.GID != nil || in.Valid&fuse.FATTR_MTIME_NOW == 0 {
+// touch is a change of attributes on a mount that keeps none. The time of a file is
+// that of its object; until a file that was written here has one, a program may set
+// it, as those do that copy. A mode or an owner that nothing would keep is refused.
+func (f *filesystem) touch(n *inode, change writeback.SetAttr) error {
+	file := n.file.Load()
+	if change.Mode != nil || change.UID != nil || change.GID != nil || file == nil {
 		return syscall.EPERM
 	}
-	st := n.opened()
-	st.opening.Lock()
-	defer st.opening.Unlock()
-	if st.reader == nil || st.reader.OSFile() == nil {
-		return syscall.EPERM
-	}
-	now := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}
-	return unix.UtimesNanoAt(int(st.reader.OSFile().Fd()), "", now, unix.AT_EMPTY_PATH)
+	return f.space.Touch(file, *change.Mtime)
 }
 
 // setDirectory changes the attributes of a directory. No object could keep them: a
 // directory has them for as long as the kernel knows it.
 func (f *filesystem) setDirectory(n *inode, change writeback.SetAttr) error {
-	if !f.cfg.Attrs {
+	if !f.cfg.Attrs && (change.Mode != nil || change.UID != nil || change.GID != nil) {
 		return syscall.EPERM
 	}
 	for {

@@ -10,11 +10,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
 // bothModes runs a test on a mount that passes through and on one that does not.
@@ -365,6 +367,36 @@ func TestErrnosOfWhatCannotBe(t *testing.T) {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", c.doing, c.err, c.want)
 		}
+	}
+}
+
+// Nothing keeps the time longer: the object has its own.
+func TestTimesOfWrittenFilesAreSetWithoutAttributes(t *testing.T) {
+	e := startStore(t)
+	e.Put("old", []byte("x"))
+	w := mountWritten(t, e, writtenOptions{})
+	must(t, e.Server.SetFaults([]ossemu.Fault{{Operation: "PutObject", Kind: ossemu.FaultError, Code: "InternalError"}}))
+	past := time.Unix(1_600_000_000, 0)
+	must(t, os.WriteFile(w.path("file"), []byte("content"), 0o644))
+	must(t, os.Chtimes(w.path("file"), past, past))
+	must(t, os.Mkdir(w.path("dir"), 0o755))
+	must(t, os.Chtimes(w.path("dir"), past, past))
+	for _, name := range []string{"file", "dir"} {
+		if info, err := os.Stat(w.path(name)); err != nil || !info.ModTime().Equal(past) {
+			t.Errorf("%s: %v, %v", name, info.ModTime(), err)
+		}
+	}
+	if err := os.Chtimes(w.path("old"), past, past); !errors.Is(err, unix.EPERM) {
+		t.Errorf("the time of an object: %v", err)
+	}
+	must(t, e.Server.SetFaults(nil))
+	w.drain(t)
+	w.holds(t, "file", []byte("content"))
+	before := w.Requests("PutObject")
+	must(t, os.Chtimes(w.path("file"), past.Add(time.Hour), past.Add(time.Hour)))
+	w.drain(t)
+	if n := w.Requests("PutObject") - before; n != 0 {
+		t.Errorf("%d uploads for a time that nothing keeps", n)
 	}
 }
 

@@ -41,8 +41,8 @@ type daemon struct {
 	prefetch    *prefetch.Prefetcher
 	names       names
 	shown       manifest.Tree // the names as the mount shows them
-	writing     *writing // nil where the mount cannot be written
-	leave       bool     // what is not published is to stay for the next mount
+	writing     *writing      // nil where the mount cannot be written
+	leave       bool          // what is not published is to stay for the next mount
 	mux         *control.Mux
 	mount       *pailfs.Mounted
 	web         *webServer

@@ -168,6 +168,26 @@ func (s *Space) SetAttrFile(ctx context.Context, f *File, a SetAttr) error {
 	return s.journal.write(pos)
 }
 
+// Touch sets the time of the last write of a file that the object store does not
+// have. Nothing keeps it longer, without Config.Attrs: the object has its own time. So
+// of a file that was published meanwhile it changes nothing.
+func (s *Space) Touch(f *File, t time.Time) error {
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	st := f.state()
+	if st.ID == 0 || !st.Staged || st.Gen > 0 && st.PubGen == st.Gen {
+		return nil
+	}
+	r := &attrRecord{File: f.id, Attr: st.Attr, At: now()}
+	if err := s.setTime(f, &st, r, t); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	pos := s.record(r)
+	s.mu.Unlock()
+	return s.journal.write(pos)
+}
+
 // setTime sets the time of the last write. That of a staged file is the file's own,
 // so that a later write changes it by itself. f.committing is held.
 func (s *Space) setTime(f *File, st *fileState, r *attrRecord, t time.Time) error {
