@@ -47,7 +47,7 @@ func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to 
 		s.mu.Unlock()
 		below, err := s.walk(ctx, old, nil)
 		if err == nil && s.cfg.Attrs {
-			err = s.complete(ctx, below)
+			err = s.completeNames(ctx, below)
 		}
 		if err != nil {
 			return err
@@ -118,8 +118,8 @@ func (b *below) attributes() attributes {
 	return attributesOf(b.entry.Attr)
 }
 
-// complete asks the base tree for what its listing has left out.
-func (s *Space) complete(ctx context.Context, all []below) error {
+// completeNames asks the base tree for what its listing has left out.
+func (s *Space) completeNames(ctx context.Context, all []below) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(askedAtOnce)
 	for i := range all {
