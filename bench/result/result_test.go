@@ -137,6 +137,19 @@ func report() *Report {
 	return r
 }
 
+func TestFigureOfWhichNothingIsAskedIsShown(t *testing.T) {
+	r := report()
+	target := &r.Targets[1]
+	target.Want = 0
+	if got, want := r.Verdict(target), target.ShowWant(); got != "shown" || want != "–" || !target.Met() {
+		t.Errorf("%q, want %q, met %v", got, want, target.Met())
+	}
+	target.AtMost = true // no requests at all, say
+	if got, want := r.Verdict(target), target.ShowWant(); got != "missed" || want != "≤ 0.00" {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestShortRunsAreNotJudged(t *testing.T) {
 	r := report()
 	if got := r.Verdict(&r.Targets[0]); got != "met" {

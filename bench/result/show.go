@@ -79,8 +79,8 @@ func grouped(v float64) string {
 
 // ShowWant is what must be reached, with its unit.
 func (t *Target) ShowWant() string {
-	if t.Refused != "" && t.Want == 0 {
-		return "–" // it failed before it knew
+	if t.Refused != "" && t.Want == 0 || t.Shown() {
+		return "–" // it failed before it knew, or nothing is asked for
 	}
 	sign := "≥"
 	if t.AtMost {
@@ -116,11 +116,13 @@ func (t *Target) showNumber(v float64) string {
 	}
 }
 
-// Verdict is one word: met, missed or refused.
+// Verdict is one word: met, missed, refused, or shown where nothing is asked for.
 func (t *Target) Verdict() string {
 	switch {
 	case t.Refused != "":
 		return "refused"
+	case t.Shown():
+		return "shown"
 	case t.Met():
 		return "met"
 	default:

@@ -12,7 +12,8 @@ type Target struct {
 	// Work and Against say in words what is compared with what.
 	Work    string `json:"work"`
 	Against string `json:"against"`
-	// Want is what Measured must be: at least, or at most if AtMost is set.
+	// Want is what Measured must be: at least, or at most if AtMost is set. At least
+	// zero asks for nothing, and the figure is shown for what it tells.
 	Want     float64 `json:"want"`
 	AtMost   bool    `json:"at_most,omitempty"`
 	Measured float64 `json:"measured"`
@@ -29,6 +30,9 @@ type Target struct {
 	// Notes are footnotes.
 	Notes []string `json:"notes,omitempty"`
 }
+
+// Shown reports whether nothing is asked for.
+func (t *Target) Shown() bool { return t.Want == 0 && !t.AtMost }
 
 // Met reports whether the target was measured and reached.
 func (t *Target) Met() bool {
