@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
+	"sync"
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -22,6 +23,8 @@ const (
 	// which a client waits.
 	saveTimeout = 10 * time.Second
 	loadTimeout = 5 * time.Second
+	// sharers is how many are saved on the mount at once.
+	sharers = 16
 )
 
 // keeping is what is known of where the state of a session is kept.
@@ -134,24 +137,40 @@ func (p *Prefetcher) load(ctx context.Context, store Store, key session.Key, now
 	return s, nil
 }
 
-// runSave saves what changed, until ctx ends, and then everything once more.
+// runSave saves what changed, on this node and on the mount, until ctx ends, and then
+// everything once more.
 func (p *Prefetcher) runSave(ctx context.Context) {
+	shared := make(chan struct{})
+	go func() {
+		defer close(shared)
+		p.runShare(ctx)
+	}()
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
-	shared := time.Now()
 	for {
 		select {
 		case now := <-tick.C:
 			p.saveChanged(ctx, now)
-			if now.Sub(shared) >= shareEvery {
-				shared = now
-				p.share(ctx, false)
-			}
+		case <-ctx.Done():
+			<-shared // this node is to remember what came onto the mount
+			p.saveChanged(context.WithoutCancel(ctx), time.Now())
+			return
+		}
+	}
+}
+
+// runShare is runSave for the mount alone, which may be slow.
+func (p *Prefetcher) runShare(ctx context.Context) {
+	tick := time.NewTicker(shareEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.share(ctx, false)
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
 			p.share(ctx, true)
-			p.saveChanged(ctx, time.Now())
 			return
 		}
 	}
@@ -202,25 +221,38 @@ func (p *Prefetcher) share(ctx context.Context, end bool) {
 		}
 	}
 	p.mu.Unlock()
+	var saves sync.WaitGroup
+	slots := make(chan struct{}, sharers)
 	for _, key := range keys {
-		err := p.saveOne(ctx, p.cfg.Shared, key, true)
-		p.told(key, err)
-		p.mu.Lock()
-		if k := p.mu.keeping[key]; k != nil {
-			switch {
-			case err == nil && !k.onMount:
-				k.onMount, k.remember = true, true
-			case err == nil:
-			case errors.Is(err, ErrTaken):
-				k.shared, k.where = false, p.cfg.Store.Where(key)
-				k.where.Reason = err.Error()
-			default:
-				k.changed = true // again the next time
-			}
-		}
-		p.mu.Unlock()
+		slots <- struct{}{}
+		saves.Go(func() {
+			p.shareOne(ctx, key)
+			<-slots
+		})
 	}
+	saves.Wait()
 	p.forgetClosed()
+}
+
+func (p *Prefetcher) shareOne(ctx context.Context, key session.Key) {
+	err := p.saveOne(ctx, p.cfg.Shared, key, true)
+	p.told(key, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.mu.keeping[key]
+	if k == nil {
+		return
+	}
+	switch {
+	case err == nil && !k.onMount:
+		k.onMount, k.remember = true, true
+	case err == nil:
+	case errors.Is(err, ErrTaken):
+		k.shared, k.where = false, p.cfg.Store.Where(key)
+		k.where.Reason = err.Error()
+	default:
+		k.changed = true // again the next time
+	}
 }
 
 // forgetClosed drops what is known of where sessions were kept that have ended and

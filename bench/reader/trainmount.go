@@ -35,8 +35,9 @@ type mountSource struct {
 }
 
 const (
-	// stepFiles and stepBytes bound what is announced in one call.
-	stepFiles = 512
+	// stepFiles, or the files of two batches, and stepBytes bound what is announced in
+	// one call.
+	stepFiles = 64
 	stepBytes = 12 << 10
 	// directoryBytes is what is read at the end of a file before the rest.
 	directoryBytes = 64 << 10
@@ -90,7 +91,7 @@ func (s *mountSource) expect(ctx context.Context, files []*dataset.File) error {
 func (s *mountSource) announce(ctx context.Context) error {
 	var names []string
 	bytes := 0
-	last := min(len(s.order), s.mu.taken+s.job.Training.Lookahead, s.mu.told+stepFiles)
+	last := min(len(s.order), s.mu.taken+s.job.Training.Lookahead, s.mu.told+max(stepFiles, 2*s.job.Training.Batch))
 	for _, f := range s.order[s.mu.told:max(s.mu.told, last)] {
 		if bytes += len(f.Name) + 3; bytes > stepBytes {
 			break

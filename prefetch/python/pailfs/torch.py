@@ -27,8 +27,9 @@ Paths = Union[Sequence[Any], Callable[[Any], Any]]
 
 _T = TypeVar("_T")
 
-# How many files one step of the sampler announces at most: some requests' worth.
-_FILES_A_STEP = 512
+# How many files one step of the sampler announces at most, or those of two items if
+# that is more: the lookahead grows step by step, and no step takes long.
+_FILES_A_STEP = 64
 
 # An item that was yielded this recently is surely not read.
 _LEAST_BEHIND = 2
@@ -218,6 +219,7 @@ class _Ahead(Generic[_T]):
         self.starved = False
         self._pending: Deque[DatasetFile] = deque()
         self._quota = 0
+        self._step = _FILES_A_STEP
 
     def announce(self) -> None:
         """Draws items, and announces as many of their files as a step may and the daemon takes."""
@@ -226,7 +228,7 @@ class _Ahead(Generic[_T]):
             return
         if self._quota <= 0:
             self._quota = self._client.get_preload_dataset_files_quota(self._index)
-        n = min(self._quota, len(self._pending), _FILES_A_STEP)
+        n = min(self._quota, len(self._pending), self._step)
         self.starved = n <= 0
         if self.starved:
             return
@@ -256,7 +258,7 @@ class _Ahead(Generic[_T]):
 
     def _draw(self) -> None:
         # One item is always drawn, however many files it has.
-        while not self.items or (len(self._pending) < _FILES_A_STEP
+        while not self.items or (len(self._pending) < self._step
                                  and self.told + len(self._pending) < self._lookahead):
             try:
                 item = next(self._source)
@@ -265,6 +267,7 @@ class _Ahead(Generic[_T]):
             files = self._files.of(item)
             self.items.append((item, files))
             self._pending.extend(files)
+            self._step = max(self._step, 2 * len(files))
 
 
 class _Files:

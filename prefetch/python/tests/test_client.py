@@ -53,6 +53,14 @@ def test_a_program_written_for_pai(daemon: FakeDaemon, monkeypatch: pytest.Monke
         "instance": daemon.requests[0][1]["instance"]})
 
 
+def test_every_node_of_a_job_keeps_a_state_of_its_own(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUP_RANK", "2")
+    client = make(persistence_file_path=".state/task_1/")
+    assert daemon.requests[0][1]["persistence"] == ".state/task_1/node-2"
+    assert daemon.requests[0][1]["task"] == "task_1"
+    client.close()
+
+
 def test_positions_aliases_and_defaults(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "2")
     DatasetFileLoaderClient(1, "/mnt/data", "p/task_2", 7)

@@ -222,6 +222,28 @@ def test_a_daemon_that_dies_and_comes_back(emulator: Emulator, make_mount: MakeM
     assert client.release_many(files(*names[5:10])) == 5
 
 
+def test_another_node_resumes_warm(emulator: Emulator, make_mount: MakeMount, client_of: Clients) -> None:
+    names = put(emulator, "moved", 10)
+    mount = make_mount()
+    client = client_of(mount, persistence_file_path=".loader/moved")
+    assert client.persistence["kind"] == "mount"
+    client.preload_many(files(*names))
+    assert client.wait_ready(files(*names), PATIENCE)
+    client.release_many(files(*names[:4]))
+    client.close(keep=True)
+    mount.stop()
+    other = make_mount()  # with a cache of its own
+    client = client_of(other, persistence_file_path=".loader/moved")
+    opened = client._link.opened
+    assert opened is not None and opened.adopted == 6
+    assert client.wait_ready(files(*names[4:]), PATIENCE)
+    before = gets(emulator)
+    for name in names[4:]:
+        assert (other.path / name).read_bytes() == content(name)
+    assert gets(emulator) == before
+    assert client.release_many(files(*names)) == 6
+
+
 def threads(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("Threads:"):

@@ -75,7 +75,13 @@ def test_one_step_announces_a_bounded_number(daemon: FakeDaemon) -> None:
         before = sum(len(p["paths"]) for m, p in daemon.requests if m == "loader.preload")
         next(iterator)
         after = sum(len(p["paths"]) for m, p in daemon.requests if m == "loader.preload")
-        assert after - before <= 512
+        assert after - before <= 64
+
+
+def test_a_step_announces_whole_batches_however_large(daemon: FakeDaemon) -> None:
+    sampler = make(batches(4000, 500), lookahead=2000)
+    for batch in sampler:
+        assert set(daemon.paths()).issuperset(NAMES[i] for i in batch)
 
 
 def test_what_was_yielded_is_let_go(daemon: FakeDaemon) -> None:
