@@ -50,6 +50,10 @@ func tiny() Sizes {
 		CheckpointBytes: 4 << 20, ModelBytes: 2 << 20, SaveBytes: 1 << 20, SaveRounds: 4, SaveEvery: time.Millisecond,
 		LogBytes: 1 << 20, AppendBytes: 100_000, AppendRounds: 3, TinyFiles: 250, TinyBytes: 4096, DirtyBytes: 1 << 30,
 		ListNames: 50, WideNames: 200, TreeDirs: 3, TreeNames: 10,
+		Training: TrainingSizes{
+			Images: 48, LeastCache: 160 << 20, Inside: 48, Volumes: 14, VolumeBytes: 500_000, Shards: 8, ShardBytes: 100 * recordBytes,
+			Cubes: 8, Held: 10,
+		},
 	}
 }
 

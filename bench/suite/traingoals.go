@@ -146,7 +146,10 @@ func takeWorkers(ctx context.Context, r *Runner) (taken Taken, err error) {
 			}
 			with = append(with, series[0].Value)
 			taken.Series = append(taken.Series, series...)
-			w.Job.Count = max(t.Plain, 3*shape.Batch)
+			if t.WorkerPlain == 0 {
+				continue
+			}
+			w.Job.Count = t.WorkerPlain
 			if series, err = r.Measure(ctx, w, Options{Link: seedLink, Readers: workers, Runs: 1}, Subject{Driver: noCache(), Label: "pailfs, no hints, no cache"}); err != nil {
 				return Taken{}, err
 			}

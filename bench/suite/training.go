@@ -22,33 +22,34 @@ type TrainingSizes struct {
 	Inside int
 	// Volumes, Shards and Cubes are the numbers of files of the sets of these names.
 	Volumes, Shards, Cubes int
-	// ShardBytes is the size of a shard.
-	ShardBytes int64
+	// VolumeBytes is the mean size of a volume, ShardBytes the size of a shard.
+	VolumeBytes, ShardBytes int64
 	// Held is how many files the set Tiny has: they are held at once.
 	Held int
-	// Worker is how many files an epoch has where numbers of workers are compared.
-	Worker int
+	// Worker is how many files an epoch has where numbers of workers are compared,
+	// WorkerPlain how many of them are read without hints; 0 leaves that out.
+	Worker, WorkerPlain int
 	// Calls is how many files are announced one by one.
 	Calls int
 }
 
 func fullTraining() TrainingSizes {
 	return TrainingSizes{
-		Images: 6_000, LeastCache: 160 << 20, Plain: 720, Inside: 2_400, Volumes: 56, Shards: 16, ShardBytes: 143_439_724,
-		Cubes: 400, Held: 10_000, Worker: 2_880, Calls: 2_000,
+		Images: 6_000, LeastCache: 160 << 20, Plain: 720, Inside: 2_400, Volumes: 56, VolumeBytes: volumeBytes, Shards: 16, ShardBytes: 143_439_724,
+		Cubes: 400, Held: 10_000, Worker: 2_880, WorkerPlain: 720, Calls: 2_000,
 	}
 }
 
 func quickTraining() TrainingSizes {
 	return TrainingSizes{
-		Images: 2_400, LeastCache: 160 << 20, Plain: 240, Inside: 960, Volumes: 28, Shards: 8, ShardBytes: 57_330_020,
-		Cubes: 200, Held: 10_000, Worker: 960, Calls: 1_000,
+		Images: 2_400, LeastCache: 160 << 20, Plain: 240, Inside: 960, Volumes: 28, VolumeBytes: volumeBytes, Shards: 8, ShardBytes: 57_330_020,
+		Cubes: 200, Held: 10_000, Worker: 960, WorkerPlain: 240, Calls: 1_000,
 	}
 }
 
 func shortTraining() TrainingSizes {
 	return TrainingSizes{
-		Images: 240, LeastCache: 160 << 20, Plain: 96, Inside: 120, Volumes: 14, Shards: 8, ShardBytes: 11_466_004,
+		Images: 240, LeastCache: 160 << 20, Plain: 96, Inside: 120, Volumes: 14, VolumeBytes: volumeBytes / 4, Shards: 8, ShardBytes: 11_466_004,
 		Cubes: 24, Held: 1_000, Worker: 192, Calls: 100,
 	}
 }
@@ -75,9 +76,9 @@ const (
 	tinyBytes  = 4_096
 	// recordBytes is a record of a shard: a picture of about 114,660 bytes.
 	recordBytes = 114_660
-	// volumeBytes and volumeSpread are a tenth of those of MLPerf's unet3d, as its
-	// compute time here is: the rate is the same.
-	volumeBytes, volumeSpread = 14_660_063, 6_834_181
+	// volumeBytes is a tenth of those of MLPerf's unet3d, as its compute time here is:
+	// the rate is the same.
+	volumeBytes = 14_660_063
 	// lookahead is how many files are announced ahead, as PreloadingSampler does.
 	lookahead = 4096
 	// bareGets is how many requests a bare client that knows the order has under way.
@@ -96,7 +97,9 @@ func (s Sizes) makeTraining(set Set) *dataset.Manifest {
 		m := dataset.Big(string(set), 23, t.Volumes, 0)
 		random := rand.New(rand.NewPCG(23, 0))
 		for i := range m.Files {
-			m.Files[i].Size = min(max(int64(volumeBytes+random.NormFloat64()*volumeSpread), 2_000_000), 40_000_000)
+			// MLPerf's standard deviation, cut off at a seventh and at thrice the mean.
+			size := t.VolumeBytes + int64(0.466*random.NormFloat64()*float64(t.VolumeBytes))
+			m.Files[i].Size = min(max(size, t.VolumeBytes/7), 3*t.VolumeBytes)
 		}
 		return m
 	case Shards:
@@ -134,7 +137,7 @@ func trainings(s Sizes) []Workload {
 			Set: InCache, State: OnSSD, Job: job(2, images), Profile: "seed",
 		},
 		{
-			Name: "train/unet3d", Help: "archives of 2 to 40 MB in random order, batches of 7, 4 readers",
+			Name: "train/unet3d", Help: "archives of 2 to 44 MB in random order, batches of 7, 4 readers",
 			Set: Volumes, State: Cold, Job: job(4, reader.Training{Batch: 7, Compute: 0.0323, Directory: true, Ahead: 1}), Profile: "seed",
 		},
 		{
