@@ -164,3 +164,62 @@ func TestReadOnlyMountsRefuseToBeWritten(t *testing.T) {
 		mustRun(t, "umount", at)
 	}
 }
+
+// TestAppendingToALogSendsOnlyWhatIsNew: the server copies what it has.
+func TestAppendingToALogSendsOnlyWhatIsNew(t *testing.T) {
+	s := startStore(t)
+	_, at := writableMount(t, s, filepath.Join(t.TempDir(), "cache"))
+	log := filepath.Join(at, "train.log")
+	const line, times = 256 << 10, 12
+	var want []byte
+	for n := range times {
+		text := bytes.Repeat([]byte{byte('a' + n)}, line)
+		want = append(want, text...)
+		f, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		if err == nil {
+			_, err = f.Write(text)
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, "flush", log)
+	}
+	s.holds(t, "train.log", string(want))
+	// The requests to copy and to complete have bodies of their own.
+	if sent := s.Stats().BytesIn; sent > line*times+64<<10 {
+		t.Errorf("%d bytes were sent for %d that were appended in %d steps", sent, len(want), times)
+	}
+}
+
+// TestAFileIsUploadedWhileItIsWritten: before it is closed there are parts of it, and
+// no object.
+func TestAFileIsUploadedWhileItIsWritten(t *testing.T) {
+	s := startStore(t)
+	_, at := writableMount(t, s, filepath.Join(t.TempDir(), "cache"))
+	f, err := os.Create(filepath.Join(at, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want := bytes.Repeat([]byte("checkpoint"), 5<<20)
+	if _, err := f.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	// Six whole parts of 8 MiB are there already.
+	eventually(t, "parts are sent", func() bool { return s.Stats().BytesIn >= 48<<20 })
+	if err := s.Get(testBucket, "model", &bytes.Buffer{}); err == nil {
+		t.Error("the object is there before the file was closed")
+	}
+	before := s.Stats().BytesIn
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "flush", at)
+	s.holds(t, "model", string(want))
+	if sent := s.Stats().BytesIn - before; sent > 8<<20 {
+		t.Errorf("%d bytes were sent after the file was closed, want only those of the last part", sent)
+	}
+}

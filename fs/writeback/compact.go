@@ -17,6 +17,9 @@ const (
 	compactFrom = 4 << 20
 	// compactFactor is how much larger than the state it may be.
 	compactFactor = 4
+	// maxCarried is how much content of small files a compaction carries over, in bytes,
+	// since it is in memory meanwhile. The rest goes to the disk.
+	maxCarried = 32 << 20
 )
 
 // compactIfLarge writes the state as a new journal if the old one is mostly
@@ -41,7 +44,8 @@ func (s *Space) compactIfLarge() {
 	}
 }
 
-// content is what a small file had when it was committed.
+// content is what a small file had when it was committed; without data, it is on the
+// disk.
 type content struct {
 	gen  generation
 	data []byte
@@ -106,9 +110,10 @@ func (j *journal) broken(err error) error {
 }
 
 // readInline returns the content of files that is in their records only. What was
-// changed since goes to the disk instead.
+// changed since, and what would be too much, goes to the disk instead.
 func (s *Space) readInline() (map[fileID]content, error) {
 	inline := make(map[fileID]content)
+	carried := int64(0)
 	for {
 		s.mu.Lock()
 		var missing []fileState
@@ -121,14 +126,39 @@ func (s *Space) readInline() (map[fileID]content, error) {
 		if len(missing) <= 16 {
 			return inline, nil
 		}
+		synced := false
 		for _, f := range missing {
-			data, err := s.readContent(&f)
+			c := content{gen: f.Gen}
+			var err error
+			if carried+f.Size > s.cfg.limits.carried {
+				synced, err = true, s.syncStaged(f.ID)
+			} else if c.data, err = s.readContent(&f); err == nil {
+				carried += f.Size
+			}
 			if err != nil {
 				return nil, err
 			}
-			inline[f.ID] = content{f.Gen, data}
+			inline[f.ID] = c
+		}
+		if synced {
+			if err := s.disk.syncDir(filepath.Join(s.cfg.Dir, stagedDir)); err != nil {
+				return nil, err
+			}
 		}
 	}
+}
+
+// syncStaged brings a staged file to the disk, but for its name.
+func (s *Space) syncStaged(id fileID) error {
+	file, err := os.Open(s.path(id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it was unlinked or published meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return s.disk.sync(file)
 }
 
 // readContent returns the content of the generation that f says.

@@ -3,6 +3,7 @@ package writeback
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,6 +73,55 @@ func TestNothingIsAcceptedAfterABrokenCompaction(t *testing.T) {
 		if got, err := w.read("", "a"); err != nil || got != "before" {
 			t.Errorf("a holds %q, %v", got, err)
 		}
+		w.drain()
+		w.stop()
+	})
+}
+
+// TestCompactionCarriesLittle: it does not take the content of all small files into
+// memory, and what it leaves to the staged files survives the loss of power.
+func TestCompactionCarriesLittle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const most, size = 1000, 100
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.carried = most
+			c.limits = &l
+		})
+		w.store.Lock()
+		for n := range 50 {
+			w.store.denied[fmt.Sprintf("p/%d", n)] = true
+		}
+		w.store.Unlock()
+		for n := range 50 {
+			w.write("", fmt.Sprint(n), filled(size + n)[n:])
+		}
+		if err := w.space.compact(); err != nil {
+			t.Fatal(err)
+		}
+		w.checkJournal()
+		carried, j := 0, w.space.journal
+		if _, _, err := replay(j.file, j.size(), func(r record, _ int64) error {
+			if f, ok := r.(*snapFile); ok {
+				carried += len(f.Inline)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		// Up to 16 files are so new that they are read at the end.
+		if carried == 0 || carried > most+16*size {
+			t.Errorf("the journal carries %d bytes of 5000, want some, about %d", carried, most)
+		}
+		w.crash(true)
+		for n := range 50 {
+			if got, err := w.read("", fmt.Sprint(n)); err != nil || got != filled(size + n)[n:] {
+				t.Errorf("after the loss of power %d holds %q, %v", n, got, err)
+			}
+		}
+		w.store.Lock()
+		w.store.denied = nil
+		w.store.Unlock()
 		w.drain()
 		w.stop()
 	})

@@ -156,18 +156,31 @@ func (s *Space) watcher(ctx context.Context) {
 			ticking = false
 			grown, some := s.lookAtWriting()
 			if !some {
+				s.fast.Store(false)
 				continue
 			}
 			at := time.Now()
 			speed = 0.7*speed + 0.3*float64(grown)/at.Sub(last).Seconds()
 			last = at
 		}
-		s.sendEarly(ctx, &sending, speed > fastWriting)
+		fast := speed > fastWriting
+		s.fast.Store(fast)
+		s.sendEarly(ctx, &sending, fast)
 		if !ticking {
 			timer.Reset(watchEvery)
 			ticking = true
 		}
 	}
+}
+
+// partSlot waits until one more part may be sent of a file that is complete: while
+// programs write fast, as few are in flight as of files that are being written.
+func (s *Space) partSlot(ctx context.Context) (release func(), err error) {
+	share := int64(1)
+	if s.fast.Load() && !s.hurried() {
+		share = maxPartsInFlight / earlyParts
+	}
+	return s.parts.acquire(ctx, share)
 }
 
 // lookAtWriting looks at the size of the files that are being written. It returns by

@@ -1,6 +1,7 @@
 package writeback
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -258,6 +259,38 @@ func TestEarlyPartsYieldToFastWriters(t *testing.T) {
 		}
 		w.finish(h)
 		w.drain()
+		w.stop()
+	})
+}
+
+// TestUploadsYieldToFastWriters: also those of files that are closed, unless somebody
+// waits for them.
+func TestUploadsYieldToFastWriters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		slots := func() (n int) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			for {
+				release, err := w.space.partSlot(ctx)
+				if err != nil {
+					return n
+				}
+				defer release()
+				n++
+			}
+		}
+		if got := slots(); got != maxPartsInFlight {
+			t.Errorf("%d parts in flight when nobody writes, want %d", got, maxPartsInFlight)
+		}
+		w.space.fast.Store(true)
+		if got := slots(); got != earlyParts {
+			t.Errorf("%d parts in flight while programs write fast, want %d", got, earlyParts)
+		}
+		w.space.SetDraining(true)
+		if got := slots(); got != maxPartsInFlight {
+			t.Errorf("%d parts in flight in a drain, want %d", got, maxPartsInFlight)
+		}
 		w.stop()
 	})
 }

@@ -101,7 +101,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	g.SetLimit(maxPartsInFlight)
 	for i, part := range parts {
 		section := io.NewSectionReader(snap.file, part.off, part.size)
-		release, err := s.parts.acquire(ctx, 1)
+		release, err := s.partSlot(ctx)
 		if err != nil {
 			g.Go(func() error { return err })
 			break

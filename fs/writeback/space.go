@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -71,11 +72,11 @@ type limits struct {
 	// larger ones.
 	copy, copyPart int64
 	// journal is the size from which the journal may be compacted, record the largest
-	// body of a record.
-	journal, record int64
+	// body of a record; carried is the most content that a compaction carries over.
+	journal, record, carried int64
 }
 
-var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord}
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord, carried: maxCarried}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {
@@ -110,6 +111,8 @@ type Space struct {
 	// parts bounds the parts of large files in flight, memory the bytes of small
 	// ones.
 	parts, memory weights
+	// fast says that programs write faster than parts should be sent beside them.
+	fast atomic.Bool
 
 	// used is the last measurement of what staged files occupy.
 	used struct {

@@ -154,7 +154,7 @@ func (s *Space) extend(ctx context.Context, u oss.MultipartUpload, snap *snapsho
 	}
 	for i, e := range rest {
 		i += len(copies)
-		release, err := s.parts.acquire(ctx, 1)
+		release, err := s.partSlot(ctx)
 		if err != nil {
 			g.Go(func() error { return err })
 			break
