@@ -122,6 +122,8 @@ func TestCompactionCarriesLittle(t *testing.T) {
 		w.store.Lock()
 		w.store.denied = nil
 		w.store.Unlock()
+		// Requests that are under way are refused still.
+		time.Sleep(time.Second)
 		w.drain()
 		w.stop()
 	})
