@@ -33,6 +33,7 @@ const (
 type cli struct {
 	Node       nodeCmd       `cmd:"" help:"Tell the Node that this runs on what its mounts, caches and GPUs are."`
 	Controller controllerCmd `cmd:"" help:"Mark the nodes whose agents have fallen silent."`
+	Extender   extenderCmd   `cmd:"" help:"Answer a stock kube-scheduler which nodes suit a pod."`
 	Statfs     statfsCmd     `cmd:"" hidden:"" help:"Call statfs on a path for every byte of standard input."`
 	Version    versionCmd    `cmd:"" help:"Show the version."`
 }

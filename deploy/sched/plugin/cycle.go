@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/pailfs/pailfs/deploy/sched"
+	"github.com/pailfs/pailfs/deploy/sched/kube"
 )
 
 // cycle is what one scheduling cycle knows of its pod.
@@ -42,7 +43,7 @@ func rejected(r *sched.Refusal) *fwk.Status {
 // PreEnqueue holds back pods whose gang is not there yet. Annotations that cannot be
 // read are PreFilter's, whose refusals become events.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	parsed, ok, err := parse(pod)
+	parsed, ok, err := kube.Pod(pod)
 	if !ok || err != nil {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 
 // PreFilter names the nodes to look at.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	parsed, ok, err := parse(pod)
+	parsed, ok, err := kube.Pod(pod)
 	if !ok {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -175,7 +176,7 @@ func (p *Plugin) abort(pod sched.Pod, why string) {
 func (p *Plugin) siblings(gang string, do func(fwk.WaitingPod)) {
 	var pods []fwk.WaitingPod
 	p.handle.IterateOverWaitingPods(func(w fwk.WaitingPod) {
-		if parsed, ok, err := parse(w.GetPod()); ok && err == nil && parsed.Gang == gang {
+		if parsed, ok, err := kube.Pod(w.GetPod()); ok && err == nil && parsed.Gang == gang {
 			pods = append(pods, w)
 		}
 	})
@@ -186,7 +187,7 @@ func (p *Plugin) siblings(gang string, do func(fwk.WaitingPod)) {
 
 // SignPod lets pods that are left alone be placed in batches, and no others.
 func (*Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if _, ok, _ := parse(pod); ok {
+	if _, ok, _ := kube.Pod(pod); ok {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "nodes are chosen for each pod that reads a dataset")
 	}
 	return nil, nil

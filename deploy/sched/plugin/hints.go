@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/pailfs/pailfs/deploy/sched/kube"
 )
 
 // EventsToRegister says which events may let in what this plugin refused. Of events that
@@ -28,7 +30,7 @@ func (p *Plugin) nodeChanged(_ klog.Logger, pod *v1.Pod, was, is any) (fwk.Queue
 		return fwk.Queue, nil
 	}
 	// This may come before the informer's own call.
-	better := p.cluster.SetNode(nodeOf(node))
+	better := p.cluster.SetNode(kube.Node(node))
 	old, ok := was.(*v1.Node)
 	if !ok || better || recovered(old, node) || !maps.Equal(old.Labels, node.Labels) || old.Spec.Unschedulable != node.Spec.Unschedulable ||
 		!reflect.DeepEqual(old.Spec.Taints, node.Spec.Taints) || !reflect.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) {
@@ -39,7 +41,7 @@ func (p *Plugin) nodeChanged(_ klog.Logger, pod *v1.Pod, was, is any) (fwk.Queue
 
 // recovered reports whether a condition of the node agent has become better.
 func recovered(was, is *v1.Node) bool {
-	a, b := nodeOf(was), nodeOf(is)
+	a, b := kube.Node(was), kube.Node(is)
 	return a.MountReady.Status != "True" && b.MountReady.Status == "True" ||
 		a.GPUHealthy.Status != b.GPUHealthy.Status && b.GPUHealthy.Status != "False"
 }

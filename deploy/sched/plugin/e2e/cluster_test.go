@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -105,7 +106,7 @@ type host struct {
 
 // well is a host on which everything is as it should be.
 func well(name string, gpus int) host {
-	return host{name: name, gpus: gpus, mountReady: "True", gpuHealthy: "True", source: "oss://b"}
+	return host{name: name, gpus: gpus, mountReady: "True", gpuHealthy: "True", source: "oss://imagenet"}
 }
 
 // node returns the host's Node.
@@ -119,9 +120,7 @@ func (h host) node() *v1.Node {
 		Spec:       v1.NodeSpec{Taints: h.taints},
 		Status:     v1.NodeStatus{Capacity: has, Allocatable: has},
 	}
-	for key, value := range h.labels {
-		n.Labels[key] = value
-	}
+	maps.Copy(n.Labels, h.labels)
 	n.Status.Conditions = h.conditions()
 	return n
 }

@@ -120,7 +120,8 @@ current-context: e2e
 		return c, err
 	}
 	c.run("controller-manager", "--kubeconfig="+c.kubeconfig, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000",
-		"--controllers=job-controller,taint-eviction-controller,garbage-collector-controller")
+		// Taint eviction looks pods up in an index that the daemonset controller makes.
+		"--controllers=job-controller,taint-eviction-controller,daemonset-controller,garbage-collector-controller")
 	if err := c.install(); err != nil {
 		return c, err
 	}

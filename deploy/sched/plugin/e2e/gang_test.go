@@ -17,7 +17,7 @@ import (
 func gangJob(name string, pods int32) *batchv1.Job {
 	indexed := batchv1.IndexedCompletion
 	template := v1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationDataset: "b/train", sched.AnnotationGangSize: fmt.Sprint(pods)}},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationDataset: "imagenet/train", sched.AnnotationGangSize: fmt.Sprint(pods)}},
 		Spec:       spec(1),
 	}
 	return &batchv1.Job{
@@ -118,12 +118,12 @@ func TestGangWaitsForItsPods(t *testing.T) {
 	c := setup(t)
 	c.add(t, well("gpu-a", 8))
 	for i := range 3 {
-		p := pod(fmt.Sprintf("member-%d", i), "b/train")
+		p := pod(fmt.Sprintf("member-%d", i), "imagenet/train")
 		p.Annotations[sched.AnnotationGang], p.Annotations[sched.AnnotationGangSize] = "g", "3"
 		if i == 2 {
 			// A pod that came after the first two and belongs to nobody shows that the
 			// scheduler has gone past them.
-			c.create(t, pod("passer-by", "b/train"))
+			c.create(t, pod("passer-by", "imagenet/train"))
 			c.bound(t, "passer-by")
 			for j := range 2 {
 				is, err := c.kube.CoreV1().Pods(namespace).Get(t.Context(), fmt.Sprintf("member-%d", j), metav1.GetOptions{})
@@ -143,7 +143,7 @@ func TestGangLetsGoWhenOneOfItsPodsFindsNoNode(t *testing.T) {
 	c := setup(t)
 	c.add(t, well("gpu-a", 8))
 	for i := range 3 {
-		p := pod(fmt.Sprintf("member-%d", i), "b/train")
+		p := pod(fmt.Sprintf("member-%d", i), "imagenet/train")
 		p.Annotations[sched.AnnotationGang], p.Annotations[sched.AnnotationGangSize] = "g", "3"
 		if i == 2 {
 			// Room for three is there, but not for this one: it wants a CPU more than there are.
@@ -156,7 +156,7 @@ func TestGangLetsGoWhenOneOfItsPodsFindsNoNode(t *testing.T) {
 	}
 	c.refusal(t, "member-2", "gang default/g")
 	// Nothing is kept for the two that fit: a pod that needs all GPUs gets them.
-	whole := pod("whole", "b/train")
+	whole := pod("whole", "imagenet/train")
 	whole.Spec = spec(8)
 	c.create(t, whole)
 	if node := c.bound(t, "whole"); node != "gpu-a" {

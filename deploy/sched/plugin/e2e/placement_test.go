@@ -17,7 +17,7 @@ func TestEveryPodGoesToAWarmNodeWithRoom(t *testing.T) {
 	for i := range nodeCount() {
 		h := well(fmt.Sprintf("gpu-%05d", i), 8)
 		if i%(nodeCount()/warm) == 0 {
-			h.warm = map[string]int64{"b/train": 95}
+			h.warm = map[string]int64{"imagenet/train": 95}
 		}
 		hosts = append(hosts, h)
 	}
@@ -76,7 +76,7 @@ func TestEveryPodGoesToAWarmNodeWithRoom(t *testing.T) {
 		plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
 		took, _ := place(plain)
 		stock = append(stock, took)
-		took, node := place(pod(fmt.Sprintf("trainer-%d", i), "b/train"))
+		took, node := place(pod(fmt.Sprintf("trainer-%d", i), "imagenet/train"))
 		ours = append(ours, took)
 		used[node]++
 		if !warmNodes[node] {

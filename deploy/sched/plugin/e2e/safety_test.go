@@ -15,31 +15,31 @@ func TestLabelsAreNotBelieved(t *testing.T) {
 	c := setup(t)
 	liar := well("liar", 8)
 	liar.mountReady = "False"
-	liar.labels = map[string]string{api.MountLabel("data"): api.LabelReady, api.DatasetLabel("b/train"): api.LabelWarm}
-	liar.warm = map[string]int64{"b/train": 100}
+	liar.labels = map[string]string{api.MountLabel("data"): api.LabelReady, api.DatasetLabel("imagenet/train"): api.LabelWarm}
+	liar.warm = map[string]int64{"imagenet/train": 100}
 	nobody := well("nobody", 8)
 	nobody.mountReady, nobody.gpuHealthy, nobody.noReport, nobody.labels = "", "", true, liar.labels
 	c.add(t, liar, nobody, well("honest", 2))
 	for i := range 2 {
 		name := fmt.Sprintf("trainer-%d", i)
-		c.create(t, pod(name, "b/train"))
+		c.create(t, pod(name, "imagenet/train"))
 		if node := c.bound(t, name); node != "honest" {
 			t.Errorf("%s is on %s", name, node)
 		}
 	}
 	// The third has no place: there is none that may be trusted.
-	c.create(t, pod("trainer-2", "b/train"))
+	c.create(t, pod("trainer-2", "imagenet/train"))
 	c.refusal(t, "trainer-2", "Insufficient nvidia.com/gpu")
 }
 
 func TestStaleReportsAreNotWarm(t *testing.T) {
 	c := setup(t)
 	stale := well("stale", 8)
-	stale.warm, stale.observed = map[string]int64{"b/train": 100}, time.Now().Add(-time.Hour)
+	stale.warm, stale.observed = map[string]int64{"imagenet/train": 100}, time.Now().Add(-time.Hour)
 	fresh := well("fresh", 8)
-	fresh.warm = map[string]int64{"b/train": 90}
+	fresh.warm = map[string]int64{"imagenet/train": 90}
 	c.add(t, stale, fresh)
-	c.create(t, pod("trainer", "b/train"))
+	c.create(t, pod("trainer", "imagenet/train"))
 	if node := c.bound(t, "trainer"); node != "fresh" {
 		t.Errorf("trainer is on %s, of which nothing is known since an hour", node)
 	}
@@ -57,10 +57,10 @@ func TestPodsThatSayNothingAreLeftAlone(t *testing.T) {
 func TestSilentAgentsNodeGetsNoPod(t *testing.T) {
 	c := setup(t)
 	silent := well("silent", 8)
-	silent.warm = map[string]int64{"b/train": 100}
+	silent.warm = map[string]int64{"imagenet/train": 100}
 	silent.mountReady = "Unknown" // what the controller writes, before its taint is there
 	c.add(t, silent, well("well", 1))
-	c.create(t, pod("trainer", "b/train"))
+	c.create(t, pod("trainer", "imagenet/train"))
 	if node := c.bound(t, "trainer"); node != "well" {
 		t.Errorf("trainer is on %s", node)
 	}
@@ -71,8 +71,8 @@ func TestPodGoesOnWhenAMountRecovers(t *testing.T) {
 	h := well("gpu-a", 8)
 	h.mountReady = "False"
 	c.add(t, h)
-	c.create(t, pod("trainer", "b/train"))
-	c.refusal(t, "trainer", `dataset "b/train" is mounted on 1 node, and none of them may run the pod (gpu-a: MountReady is False (E2E))`)
+	c.create(t, pod("trainer", "imagenet/train"))
+	c.refusal(t, "trainer", `dataset "imagenet/train" is mounted on 1 node, and none of them may run the pod (gpu-a: MountReady is False (E2E))`)
 	h.mountReady = "True"
 	c.set(t, h)
 	c.bound(t, "trainer")
@@ -81,10 +81,10 @@ func TestPodGoesOnWhenAMountRecovers(t *testing.T) {
 func TestPlacementOutlivesARestartOfTheAPIServer(t *testing.T) {
 	c := setup(t)
 	warm, dead := well("warm", 8), well("dead", 8)
-	warm.warm = map[string]int64{"b/train": 100}
+	warm.warm = map[string]int64{"imagenet/train": 100}
 	dead.warm, dead.mountReady = warm.warm, "False"
 	c.add(t, warm, dead, well("cold", 8))
-	c.create(t, pod("before", "b/train"))
+	c.create(t, pod("before", "imagenet/train"))
 	if node := c.bound(t, "before"); node != "warm" {
 		t.Errorf("before the restart: %s", node)
 	}
@@ -93,7 +93,7 @@ func TestPlacementOutlivesARestartOfTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.set(t, warm)
-	c.create(t, pod("after", "b/train"))
+	c.create(t, pod("after", "imagenet/train"))
 	if node := c.bound(t, "after"); node != "warm" {
 		t.Errorf("after the restart: %s", node)
 	}
@@ -102,14 +102,14 @@ func TestPlacementOutlivesARestartOfTheAPIServer(t *testing.T) {
 func TestPlacementOutlivesARestartOfTheScheduler(t *testing.T) {
 	c := setup(t)
 	warm := well("warm", 1)
-	warm.warm = map[string]int64{"b/train": 100}
+	warm.warm = map[string]int64{"imagenet/train": 100}
 	dead := well("dead", 8)
 	dead.mountReady = "False"
 	c.add(t, warm, dead)
-	c.create(t, pod("before", "b/train"))
+	c.create(t, pod("before", "imagenet/train"))
 	c.bound(t, "before")
 	c.restart("scheduler")
-	c.create(t, pod("after", "b/train"))
+	c.create(t, pod("after", "imagenet/train"))
 	c.refusal(t, "after", "Insufficient nvidia.com/gpu")
 	if err := c.kube.CoreV1().Pods(namespace).Delete(t.Context(), "before", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -122,11 +122,11 @@ func TestPlacementOutlivesARestartOfTheScheduler(t *testing.T) {
 func TestHeldPodIsReleasedWhenTheWarmNodesDoNotTakeIt(t *testing.T) {
 	c := setup(t)
 	warm := well("warm", 8)
-	warm.warm = map[string]int64{"b/train": 100}
+	warm.warm = map[string]int64{"imagenet/train": 100}
 	c.add(t, warm, well("cold", 8))
 	// The plugin does not know anti-affinity: only the guard lets the second go elsewhere.
 	for i := range 2 {
-		p := pod(fmt.Sprintf("trainer-%d", i), "b/train")
+		p := pod(fmt.Sprintf("trainer-%d", i), "imagenet/train")
 		p.Labels = map[string]string{"app": "x"}
 		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
 			{LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}, TopologyKey: v1.LabelHostname},
