@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pailfs/pailfs/deploy/sched"
 )
@@ -24,7 +23,7 @@ func TestPodIsReadWhole(t *testing.T) {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{"pailfs.io/dataset": "b/train", "pailfs.io/gang-size": "4"},
-			OwnerReferences: []metav1.OwnerReference{{UID: "other"}, {UID: "job", Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{UID: "other"}, {UID: "job", Controller: new(true)}},
 		},
 		Spec: v1.PodSpec{
 			// The mount as a native sidecar counts beside the trainer.
