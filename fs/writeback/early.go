@@ -310,7 +310,7 @@ func (s *Space) beginEarly(ctx context.Context, w *writing, st fileState) {
 	var u oss.MultipartUpload
 	o, err := s.describeEarly(ctx, operation{Key: st.Key}, &snapshot{state: st})
 	if err == nil {
-		if u, err = s.createUpload(ctx, upload{Key: st.Key, File: st.ID, Gen: st.Gen, PartSize: s.cfg.limits.part}, o); err == nil {
+		if u, err = s.createUpload(ctx, upload{Key: st.Key, File: st.ID, PartSize: s.cfg.limits.part}, o); err == nil {
 			defer s.unuse(u.ID)
 		}
 	}

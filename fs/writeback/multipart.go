@@ -29,6 +29,9 @@ type prepared struct {
 	gen    generation
 	opens  int64
 	crc    uint64
+	// attr and stamp are in the metadata.
+	attr  attributes
+	stamp int64
 }
 
 // publishLarge uploads a file in parts, and makes the object of them if it is ready.
@@ -46,7 +49,7 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 		s.mu.prepared--
 	}
 	s.mu.Unlock()
-	if p == nil || p.gen != snap.state.Gen || p.opens != snap.opens || !snap.sealed {
+	if p == nil || p.gen != snap.state.Gen || p.opens != snap.opens || p.attr != snap.state.Attr || p.stamp != snap.state.Stamp || !snap.sealed {
 		if p, err = s.uploadParts(ctx, op, snap); err != nil {
 			return err
 		}
@@ -96,7 +99,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	}
 	defer s.unuse(u.ID)
 	parts := lay.parts(snap.state.Size)
-	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens}
+	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens, attr: snap.state.Attr, stamp: snap.state.Stamp}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
 	for i, part := range parts {
@@ -172,7 +175,11 @@ func sum(r *io.SectionReader) (uint64, error) {
 // resume returns an upload for op, to be given to unuse: the one that was begun
 // before, with its parts, or a new one.
 func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay layout) (oss.MultipartUpload, map[int]oss.Part, error) {
-	known, ok := s.findUpload(op.Key, op.File, lay.first)
+	o, err := s.describeEarly(ctx, op, snap)
+	if err != nil {
+		return oss.MultipartUpload{}, nil, err
+	}
+	known, ok := s.findUpload(op.Key, op.File, lay.first, o)
 	if ok {
 		parts, err := s.bucket.ListParts(ctx, known)
 		if err == nil {
@@ -190,11 +197,7 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay la
 		}
 		s.uploadEnded(known.ID)
 	}
-	o, err := s.describeEarly(ctx, op, snap)
-	if err != nil {
-		return oss.MultipartUpload{}, nil, err
-	}
-	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File, Gen: snap.state.Gen, PartSize: lay.first}, o)
+	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File, PartSize: lay.first}, o)
 	return u, nil, err
 }
 
@@ -212,7 +215,7 @@ func (s *Space) describeEarly(ctx context.Context, op operation, snap *snapshot)
 
 // copyParts copies a large object within the bucket.
 func (s *Space) copyParts(ctx context.Context, op operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
-	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File, Gen: snap.state.Gen}, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
+	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File}, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
 	if err != nil {
 		return oss.Info{}, err
 	}

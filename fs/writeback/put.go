@@ -108,7 +108,7 @@ func (n *snapshot) current(s *Space, op operation) error {
 	switch {
 	case st != nil && st.Gen != n.state.Gen && !n.sealed:
 		return errUnsteady
-	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr:
+	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr || st.Stamp != n.state.Stamp:
 		return errSuperseded
 	case n.sealed && f != nil && f.opens.Load() != n.opens:
 		return errRipening

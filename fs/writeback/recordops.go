@@ -120,7 +120,7 @@ func (u *upload) walk(c *coder) {
 	c.string(&u.Key)
 	c.string(&u.ID)
 	c.uint(&u.File)
-	c.uint(&u.Gen)
+	c.uint(&u.Options)
 	c.int(&u.PartSize)
 }
 

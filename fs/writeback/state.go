@@ -157,7 +157,9 @@ func (k *keyState) present() bool { return k.Remote.ETag != "" }
 type upload struct {
 	Key, ID string
 	File    fileID
-	Gen     generation
+	// Options is a sum of the options that the upload was begun with: they cannot be
+	// changed.
+	Options uint64
 	// PartSize is the size of the first parts, see layout; 0 if nobody can go on with
 	// the upload but who began it.
 	PartSize int64

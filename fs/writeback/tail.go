@@ -112,7 +112,7 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 	if err != nil {
 		return err
 	}
-	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File, Gen: snap.state.Gen}, o)
+	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File}, o)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc64"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +19,21 @@ const askedUpload = "?"
 // abortRetry is how long after a failure useless uploads are aborted again.
 const abortRetry = 10 * time.Second
 
-// createUpload begins an upload as w says, but for its ID, to be given to unuse. That
+// optionsSum tells options from others.
+func optionsSum(o oss.PutOptions) uint64 {
+	h := crc64.New(crcTable)
+	fmt.Fprintf(h, "%q", o.ContentType)
+	for _, name := range slices.Sorted(maps.Keys(o.Meta)) {
+		fmt.Fprintf(h, "%q%q", name, o.Meta[name])
+	}
+	return h.Sum64()
+}
+
+// createUpload begins an upload as w says, but for its ID and options, to be given to unuse. That
 // it was asked for is on the disk before, so that one whose answer is lost is found
 // and aborted, whatever happens.
 func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (oss.MultipartUpload, error) {
+	w.Options = optionsSum(o)
 	asked := w
 	s.mu.Lock()
 	asked.ID = fmt.Sprint(askedUpload, s.mu.NextOrder)
@@ -50,13 +64,15 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 	return u, nil
 }
 
-// findUpload returns an upload of a file that was begun before, to be given to unuse.
-func (s *Space) findUpload(key string, file fileID, partSize int64) (oss.MultipartUpload, bool) {
+// findUpload returns an upload of a file that was begun before, with the same options,
+// to be given to unuse.
+func (s *Space) findUpload(key string, file fileID, partSize int64, o oss.PutOptions) (oss.MultipartUpload, bool) {
+	options := optionsSum(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found upload
 	for _, u := range s.mu.Uploads {
-		if u.Key == key && u.File == file && u.PartSize == partSize && !u.asked() && (found.ID == "" || u.ID < found.ID) {
+		if u.Key == key && u.File == file && u.PartSize == partSize && u.Options == options && !u.asked() && (found.ID == "" || u.ID < found.ID) {
 			found = u
 		}
 	}
