@@ -407,5 +407,5 @@ func (s *Space) earlyFailed(ctx context.Context, w *writing, err error) {
 	if errors.Is(err, oss.ErrNotFound) {
 		w.upload, w.next, w.off, w.missing = oss.MultipartUpload{}, 0, 0, nil
 	}
-	s.log.Info("a file that is being written could not be sent ahead, which will be tried again", "key", w.key, "wait", earlyRetry, "err", err)
+	s.log.Debug("a file that is being written could not be sent ahead, which will be tried again", "key", w.key, "wait", earlyRetry, "err", err)
 }

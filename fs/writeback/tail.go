@@ -103,6 +103,13 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 			return s.copy(ctx, op, source, o, snap)
 		})
 	}
+	s.mu.Lock()
+	blocking := s.mu.depends(op.Key)
+	s.mu.Unlock()
+	if len(blocking) > 0 {
+		// It is asked before anything is sent, for it would be sent again.
+		return s.free(ctx, op, blocking)
+	}
 	release, err := s.holdEarly(ctx, op.File)
 	if err != nil {
 		return err
