@@ -98,6 +98,7 @@ func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params ses
 	}
 	there, err := p.load(ctx, p.cfg.Shared, key, now)
 	if err != nil {
+		// It may be somebody's file, and is not replaced.
 		return nil, fmt.Sprintf("what the mount has of it cannot be read: %v", err)
 	}
 	if there == nil {
@@ -111,7 +112,7 @@ func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params ses
 }
 
 // load returns what a store has of a session, nil if it has nothing, or nothing
-// that is younger than the lease.
+// that is younger than the lease. What is no session, or another one's, is an error.
 func (p *Prefetcher) load(ctx context.Context, store Store, key session.Key, now time.Time) (*savedSession, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -125,12 +126,9 @@ func (p *Prefetcher) load(ctx context.Context, store Store, key session.Key, now
 	s, err := decodeSession(data)
 	switch {
 	case err != nil:
-		// It is replaced, whatever it is.
-		p.log.Warn("cannot understand what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
-		return nil, nil
+		return nil, err
 	case s.header.Key.Task != key.Task || s.header.Key.Worker != key.Worker:
-		p.log.Warn("what is kept as a session's is another one's; it begins anew", "task", key.Task, "worker", key.Worker, "found", s.header.Key.Task)
-		return nil, nil
+		return nil, fmt.Errorf("it is of worker %d of task %q", s.header.Key.Worker, s.header.Key.Task)
 	case now.Sub(s.header.Saved) > s.params().Lease:
 		return nil, nil
 	}

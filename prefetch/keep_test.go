@@ -306,6 +306,26 @@ func TestTheNewerStateOfNodeAndMountCounts(t *testing.T) {
 	})
 }
 
+func TestWhatIsNoSessionIsNotReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, text := range []string{"mine", `{"pailfs_session":99}`, `{"pailfs_session":1,"key":{"uid":7,"task":"other","worker":0}}`} {
+			mount := newMountFiles()
+			mount.files[one] = []byte(text)
+			a := startNode(t, "a", noFiles(), mount)
+			name, got := a.open(t, "first")
+			if got.Persistence.Kind == KindMount || got.Persistence.Reason == "" {
+				t.Errorf("beside %s: %+v", text, got.Persistence)
+			}
+			a.hold(t, name, 12, 5)
+			time.Sleep(2 * shareEvery)
+			a.stop()
+			if now := mount.text(one); now != text {
+				t.Errorf("%s became %s", text, now)
+			}
+		}
+	})
+}
+
 func TestAStoreThatIsDownCostsNothingButTheSharedState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mount, own := newMountFiles(), noFiles()
