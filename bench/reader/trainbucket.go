@@ -3,6 +3,7 @@ package reader
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,6 +25,9 @@ type bucketSource struct {
 	window chan struct{}
 	gets   *errgroup.Group
 	stop   context.CancelFunc
+	// buffers are those that were used: fresh ones would cost a bare client more than
+	// what it receives.
+	buffers sync.Pool
 }
 
 // pieceOf is a piece of a file.
@@ -32,11 +36,14 @@ type pieceOf struct {
 	offset int64
 }
 
+// of returns the part of buf that the piece fills.
+func (p pieceOf) of(buf []byte) []byte { return buf[:min(getBytes, p.file.Size-p.offset)] }
+
 // got is a piece that was asked for.
 type got struct {
-	ready chan struct{}
-	bytes []byte
-	err   error
+	ready  chan struct{}
+	buffer *[]byte
+	err    error
 }
 
 // getBytes is how much one request asks for at most.
@@ -47,7 +54,15 @@ func openBucketSource(ctx context.Context, job Job, m *dataset.Manifest, order [
 	if err != nil {
 		return nil, err
 	}
+	largest := int64(0)
+	for _, f := range order {
+		largest = max(largest, min(getBytes, f.Size))
+	}
 	s := &bucketSource{job: job, manifest: m, client: client}
+	s.buffers.New = func() any {
+		p := make([]byte, largest)
+		return &p
+	}
 	if job.Training.Gets == 0 {
 		return s, nil
 	}
@@ -103,10 +118,8 @@ func (s *bucketSource) inOrder(order []*dataset.File) (pieces []pieceOf) {
 func (s *bucketSource) get(ctx context.Context, p pieceOf) error {
 	g := s.pieces[p]
 	defer close(g.ready)
-	buf := make([]byte, min(getBytes, p.file.Size-p.offset))
-	if g.err = s.ask(ctx, p, buf); g.err == nil {
-		g.bytes = buf
-	}
+	g.buffer = s.buffers.Get().(*[]byte)
+	g.err = s.ask(ctx, p, p.of(*g.buffer))
 	return g.err
 }
 
@@ -134,8 +147,9 @@ func (s *bucketSource) take(ctx context.Context, p pieceOf, use func([]byte) err
 	if g.err != nil {
 		return g.err
 	}
-	err := use(g.bytes)
-	g.bytes = nil
+	err := use(p.of(*g.buffer))
+	s.buffers.Put(g.buffer)
+	g.buffer = nil
 	<-s.window
 	return err
 }
@@ -154,11 +168,7 @@ func (s *bucketSource) read(ctx context.Context, f *dataset.File, _ []byte) erro
 			}
 			continue
 		}
-		buf := make([]byte, min(getBytes, f.Size-offset))
-		if err := s.ask(ctx, p, buf); err != nil {
-			return err
-		}
-		if err := check(buf); err != nil {
+		if err := s.askNow(ctx, p, check); err != nil {
 			return err
 		}
 	}
@@ -175,11 +185,17 @@ func (s *bucketSource) piece(ctx context.Context, f *dataset.File, offset int64,
 	if s.pieces != nil {
 		return s.take(ctx, pieceOf{f, offset}, check)
 	}
-	buf := make([]byte, min(getBytes, f.Size-offset))
-	if err := s.ask(ctx, pieceOf{f, offset}, buf); err != nil {
+	return s.askNow(ctx, pieceOf{f, offset}, check)
+}
+
+// askNow fetches a piece that nobody asked for before.
+func (s *bucketSource) askNow(ctx context.Context, p pieceOf, use func([]byte) error) error {
+	buffer := s.buffers.Get().(*[]byte)
+	defer s.buffers.Put(buffer)
+	if err := s.ask(ctx, p, p.of(*buffer)); err != nil {
 		return err
 	}
-	return check(buf)
+	return use(p.of(*buffer))
 }
 
 // close implements [source].
