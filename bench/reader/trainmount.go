@@ -91,7 +91,11 @@ func (s *mountSource) expect(ctx context.Context, files []*dataset.File) error {
 func (s *mountSource) announce(ctx context.Context) error {
 	var names []string
 	bytes := 0
-	last := min(len(s.order), s.mu.taken+s.job.Training.Lookahead, s.mu.told+max(stepFiles, 2*s.job.Training.Batch))
+	step := max(stepFiles, 2*s.job.Training.Batch)
+	last := min(len(s.order), s.mu.taken+s.job.Training.Lookahead, s.mu.told+step)
+	if last-s.mu.told < step && s.mu.told-s.mu.taken >= 4*step {
+		return nil // one call for several batches will do
+	}
 	for _, f := range s.order[s.mu.told:max(s.mu.told, last)] {
 		if bytes += len(f.Name) + 3; bytes > stepBytes {
 			break

@@ -31,6 +31,9 @@ _T = TypeVar("_T")
 # that is more: the lookahead grows step by step, and no step takes long.
 _FILES_A_STEP = 64
 
+# Where that many steps' files were announced ahead, a step waits until it has enough.
+_ENOUGH = 4
+
 # An item that was yielded this recently is surely not read.
 _LEAST_BEHIND = 2
 
@@ -226,6 +229,8 @@ class _Ahead(Generic[_T]):
         self._draw()
         if not self._pending:
             return
+        if len(self._pending) < self._step and self.told >= _ENOUGH * self._step:
+            return  # A call costs as much as many files: one for several items will do.
         if self._quota <= 0:
             self._quota = self._client.get_preload_dataset_files_quota(self._index)
         n = min(self._quota, len(self._pending), self._step)
