@@ -79,7 +79,7 @@ def test_one_step_announces_a_bounded_number(daemon: FakeDaemon) -> None:
 
 
 def test_a_full_lookahead_is_topped_up_in_few_calls(daemon: FakeDaemon) -> None:
-    for _ in make(batches(5000, 10), lookahead=1000):
+    for _ in make(batches(5000, 10), lookahead=1000, behind=0):
         pass
     calls = [len(p["paths"]) for m, p in daemon.requests if m == "loader.preload"]
     assert sum(calls) == 5000
