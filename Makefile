@@ -25,13 +25,18 @@ build: ## Build bin/pailfs (static), bin/pailfs-gpu (cgo), bin/pailfs-kube, bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench ./bench
 
 .PHONY: install
-install: ## Install what was built: pailfs, pailfs-gpu, the mount helper (/sbin) and the systemd unit (/etc), below $(DESTDIR).
+install: ## Install what was built: pailfs, pailfs-gpu, pailfs-kube, the mount helper (/sbin) and the systemd unit (/etc), below $(DESTDIR).
 	@test -x $(BIN)/pailfs || { echo "$(BIN)/pailfs is not there: run make build first, as yourself"; exit 1; }
 	install -D -m 0755 $(BIN)/pailfs $(DESTDIR)/usr/local/bin/pailfs
 	install -D -m 0755 $(BIN)/pailfs-gpu $(DESTDIR)/usr/local/bin/pailfs-gpu
+	install -D -m 0755 $(BIN)/pailfs-kube $(DESTDIR)/usr/local/bin/pailfs-kube
 	install -d -m 0755 $(DESTDIR)/sbin
 	ln -sf /usr/local/bin/pailfs $(DESTDIR)/sbin/mount.fuse.pailfs
 	install -D -m 0644 deploy/systemd/pailfs@.service $(DESTDIR)/etc/systemd/system/pailfs@.service
+
+.PHONY: images
+images: deps build ## Build the container images pailfs and pailfs-kube with buildah, tagged TAG (default latest), without a registry.
+	deploy/docker/build $(BIN) $(or $(TAG),latest)
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests and demo need.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 
 	"github.com/alecthomas/kong"
@@ -18,6 +19,7 @@ type mountCmd struct {
 	Source     config.Location `arg:"" placeholder:"oss://BUCKET[/PREFIX]" help:"What to mount: oss://bucket or oss://bucket/prefix."`
 	MountPoint string          `arg:"" name:"mountpoint" help:"Where to mount it: an empty directory."`
 	Detach     bool            `name:"detach" short:"d" help:"Return when the mount answers and leave the daemon running."`
+	Mkdir      bool            `name:"mkdir" help:"Make the mount point if it is not there and the directory above it is."`
 	settingsFlags
 }
 
@@ -44,6 +46,12 @@ func (c *mountCmd) Run(p program, parsed *kong.Context) error {
 	}
 	if l.Endpoint == "" {
 		return usage(errors.New("no endpoint is set: give --endpoint, for example https://oss-cn-hangzhou-internal.aliyuncs.com"))
+	}
+	if c.Mkdir {
+		// One that is there is looked at below, also if its daemon is dead.
+		if err := os.Mkdir(c.MountPoint, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("make mount point %s: %w", c.MountPoint, err)
+		}
 	}
 	if c.Detach && p.parent == nil {
 		return p.detach(c.MountPoint)

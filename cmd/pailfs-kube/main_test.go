@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// call runs the program with arguments.
+func call(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, complaint bytes.Buffer
+	code = run(args, program{strings.NewReader(stdin), &out, &complaint})
+	return code, out.String(), complaint.String()
+}
+
+func TestWrongArgumentsAreOneLine(t *testing.T) {
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],
+"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pailfs", "pailfs-gpu"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	node := func(args ...string) []string { return append([]string{"node", "--kubeconfig", kubeconfig}, args...) }
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{node("--node", "n", "--namespace", "s"), exitUsage, "--mount NAME=PATH"},
+		{node("--node", "n", "--namespace", "s", "--mount", "/mnt/data"), exitUsage, "want NAME=PATH"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=mnt"), exitUsage, "absolute path"},
+		{node("--namespace", "s", "--mount", "data=/mnt"), exitUsage, "NODE_NAME"},
+		{node("--node", "n", "--mount", "data=/mnt"), exitUsage, "POD_NAMESPACE"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--dataset", "b/../c"), exitUsage, "BUCKET/PREFIX"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--evict-after=-1s"), exitUsage, "no less than 0s"},
+		{[]string{"node", "--kubeconfig", "/nowhere", "--node", "n", "--namespace", "s", "--mount", "data=/mnt"}, exitFailed, "/nowhere"},
+		{[]string{"controller", "--kubeconfig", kubeconfig}, exitUsage, "--namespace"},
+		{[]string{"schedule"}, exitUsage, "see pailfs-kube --help"},
+	} {
+		code, out, complaint := call(t, "", c.args...)
+		if code != c.code || !strings.Contains(complaint, c.want) || strings.Count(complaint, "\n") != 1 || out != "" {
+			t.Errorf("%v: exit code %d\n%s%s", c.args, code, out, complaint)
+		}
+	}
+}
+
+func TestStatfsAnswersForEachByte(t *testing.T) {
+	code, out, _ := call(t, "\n\n", "statfs", "/proc")
+	if code != 0 || strings.Count(out, `"errno":0`) != 2 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if _, out, _ = call(t, "\n", "statfs", "/nowhere/at/all"); !strings.Contains(out, `"errno":2`) {
+		t.Errorf("a path that is not there: %s", out)
+	}
+}

@@ -1,0 +1,174 @@
+// Package docker holds what images are made of; only tests are here.
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/ossemu"
+)
+
+// patience bounds every wait; nothing is asserted on time.
+const patience = 60 * time.Second
+
+// images builds both images from bin/ into storage of the test's own, and returns the root of
+// a container of each.
+func images(t *testing.T) (mount, kube string) {
+	t.Helper()
+	dir := t.TempDir()
+	storage := []string{"--storage-driver", "vfs", "--root", dir + "/root", "--runroot", dir + "/run"}
+	t.Setenv("BUILDAH_OPTS", strings.Join(storage, " "))
+	do(t, "./build", "../../bin", "test")
+	root := func(image string) string {
+		c := do(t, "buildah", append(storage, "from", "--pull-never", "localhost/"+image+":test")...)
+		t.Cleanup(func() { do(t, "buildah", append(storage, "rm", c)...) })
+		return do(t, "buildah", append(storage, "mount", c)...)
+	}
+	return root("pailfs"), root("pailfs-kube")
+}
+
+// do runs a command and returns what it printed.
+func do(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, name, args...)
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, complaint.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// inside runs a command in a root as a container runtime would: with its own mounts, and
+// devices.
+func inside(root string, args ...string) *exec.Cmd {
+	script := `set -e; mkdir -p "$0/proc" "$0/dev" "$0/mnt" "$0/cache"
+mount -t proc proc "$0/proc"; mount -t tmpfs dev "$0/dev"; mknod "$0/dev/fuse" c 10 229
+exec chroot "$0" "$@"`
+	return exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script, root}, args...)...)
+}
+
+// The keys of the emulated bucket.
+const (
+	keyID  = "LTAItestkeyid000000"
+	secret = "a-secret-of-the-test"
+)
+
+// bucket serves an emulated bucket b, and looks objects up in it.
+func bucket(t *testing.T) (endpoint string, stat func(key string) (oss.Object, error)) {
+	t.Helper()
+	server, err := ossemu.Open(ossemu.Config{
+		Dir: t.TempDir(), Buckets: []string{"bucket"}, Credentials: []ossemu.Credential{{AccessKeyID: keyID, AccessKeySecret: secret}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint = "http://" + l.Addr().String()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	log := slog.New(slog.DiscardHandler)
+	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{Kind: oss.CredentialsStatic, AccessKeyID: keyID, AccessKeySecret: secret}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := oss.Open(oss.Config{Endpoint: endpoint, Bucket: "bucket", Credentials: credentials}, nil, nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(client.Close(), credentials.Close(), server.Close(), <-done); err != nil {
+			t.Error(err)
+		}
+	})
+	return endpoint, func(key string) (oss.Object, error) {
+		info, err := client.As(oss.Demand).Head(t.Context(), key)
+		return info.Object, err
+	}
+}
+
+func TestImagesMount(t *testing.T) {
+	mount, kube := images(t)
+	endpoint, stat := bucket(t)
+
+	// The mount's image, as the DaemonSet runs it.
+	var complaint bytes.Buffer
+	daemon := inside(mount, "/usr/local/bin/pailfs", "mount", "--mkdir", "--endpoint", endpoint, "--cache-dir", "/cache/data", "oss://bucket", "/mnt/data")
+	daemon.Env = append(os.Environ(), "OSS_ACCESS_KEY_ID="+keyID, "OSS_ACCESS_KEY_SECRET="+secret, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin")
+	daemon.Stderr = &complaint
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- daemon.Wait() }()
+	defer func() { _ = daemon.Process.Signal(syscall.SIGKILL) }()
+	in := func(args ...string) ([]byte, error) {
+		enter := append([]string{"-t", fmt.Sprint(daemon.Process.Pid), "-m", "-r", "-w"}, args...)
+		return exec.Command("nsenter", enter...).CombinedOutput()
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		out, err := in("/usr/local/bin/pailfs", "status", "/mnt/data") // the startup probe
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no mount: %v\n%s\n%s", err, out, complaint.String())
+		}
+	}
+	seen := fmt.Sprintf("/proc/%d/root/mnt/data", daemon.Process.Pid)
+	if err := os.WriteFile(filepath.Join(seen, "checkpoint"), []byte("weights"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What preStop runs: the file is in the bucket when it returns.
+	if out, err := in("/usr/local/bin/pailfs", "umount", "--timeout", "4m", "/mnt/data"); err != nil {
+		t.Fatalf("umount: %v\n%s\n%s", err, out, complaint.String())
+	}
+	if o, err := stat("checkpoint"); err != nil || o.Size != int64(len("weights")) {
+		t.Errorf("in the bucket is %+v, %v", o, err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the daemon ended with %v\n%s", err, complaint.String())
+		}
+	case <-time.After(patience):
+		t.Error("the daemon did not end")
+	}
+
+	// The agent's image: every program runs there, pailfs-gpu with its C library.
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"pailfs", "version"}, "pailfs"},
+		{[]string{"pailfs-kube", "version"}, "pailfs-kube"},
+		{[]string{"pailfs-gpu", "version"}, "pailfs-gpu"},
+	} {
+		out, err := inside(kube, append([]string{"/usr/local/bin/" + c.args[0]}, c.args[1:]...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%v: %v\n%s", c.args, err, out)
+		}
+	}
+	gpu, err := inside(kube, "/usr/local/bin/pailfs", "gpu", "--json").Output()
+	if !strings.Contains(string(gpu), `"health"`) {
+		t.Errorf("pailfs gpu in the agent's image: %v\n%s", err, gpu)
+	}
+}
