@@ -272,7 +272,8 @@ func (s *Space) candidates(ctx context.Context, sending *sync.WaitGroup, id file
 	}
 	if w.upload.ID == "" {
 		if w.sending == 0 {
-			s.launchEarly(sending, w, func() { s.beginEarly(ctx, w, *st) })
+			state := *st
+			s.launchEarly(sending, w, func() { s.beginEarly(ctx, w, state) })
 		}
 		return nil
 	}

@@ -25,7 +25,9 @@ func TestLogsArePublishedWhileTheyGrow(t *testing.T) {
 		h := w.startWriting("", "train.log", "")
 		for n := range 200 {
 			line := filled(400)[n : n+10]
+			w.store.Lock()
 			written += line
+			w.store.Unlock()
 			w.passThrough(h, line, int64(n*10))
 			if got := w.inBucket()["p/train.log"]; n > 10 && len(got) < (n-4)*10 {
 				t.Fatalf("the bucket shows %d bytes of a log that had %d a quarter of a minute ago", len(got), (n-4)*10)
