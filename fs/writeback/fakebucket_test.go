@@ -94,7 +94,7 @@ func (b *fakeBucket) kill() {
 // caller gets to know.
 func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed bool, err error) {
 	b.Lock()
-	wait := time.Duration(b.rand.IntN(40)) * time.Millisecond
+	wait := time.Duration(1+b.rand.IntN(40)) * time.Millisecond
 	fault := write && b.rand.Float64() < b.faults
 	after := b.rand.IntN(2) == 0
 	denied := write && b.denied[key]

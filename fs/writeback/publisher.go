@@ -26,6 +26,8 @@ const (
 	lookAhead = 4096
 	// temporaryWait is how long a name that looks temporary waits for its rename.
 	temporaryWait = 5 * time.Second
+	// idleLook is when a loop looks at what it has to do if nothing reminds it.
+	idleLook = time.Hour
 	// markerWait is how long a directory waits for its removal.
 	markerWait = time.Second
 )
@@ -71,7 +73,8 @@ var (
 func (s *Space) publisher(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	timer := time.NewTimer(0)
+	wake(s.publishNow)
+	timer := time.NewTimer(idleLook)
 	defer timer.Stop()
 	for {
 		select {

@@ -49,7 +49,8 @@ func (s *Space) settleLater(dir, base string, pos int64) {
 // settler hands published files to the cache and names to the base tree, until ctx
 // ends.
 func (s *Space) settler(ctx context.Context) {
-	timer := time.NewTimer(0)
+	wake(s.settleNow)
+	timer := time.NewTimer(idleLook)
 	defer timer.Stop()
 	for {
 		select {
