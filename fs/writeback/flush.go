@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Flush returns when everything that was closed at path or below it is in the object
@@ -26,11 +27,12 @@ func (s *Space) Flush(ctx context.Context, path string) error {
 	for {
 		wake(s.commitNow)
 		wake(s.publishNow)
+		began := time.Now()
 		s.mu.Lock()
 		left, failed := 0, []error(nil)
 		for id, op := range s.mu.Ops {
 			run := s.mu.runs[id]
-			if !covers(path, join(op.Dir, op.Name)) {
+			if path != "" && !covers(path, join(op.Dir, op.Name)) {
 				continue
 			}
 			left++
@@ -57,11 +59,24 @@ func (s *Space) Flush(ctx context.Context, path string) error {
 			// Nothing is begun of which a restart would not know.
 			return errors.Join(append(failed, err)...)
 		}
+		rest(ctx, began)
 		select {
 		case <-ctx.Done():
 			return errors.Join(append(failed, ctx.Err())...)
 		case <-changed:
 		}
+	}
+}
+
+// restMost is the longest rest.
+const restMost = 50 * time.Millisecond
+
+// rest lets others go on after a look at all that is pending, which began at began:
+// with many small files a look takes milliseconds, holds Space.mu, and is due again
+// after each of them. So looking takes a tenth of the time at most.
+func rest(ctx context.Context, began time.Time) {
+	if d := 9 * time.Since(began); d >= time.Millisecond {
+		sleep(ctx, min(d, restMost))
 	}
 }
 

@@ -140,11 +140,17 @@ type scanning struct {
 	of       func(*operation) standing
 	marks    map[string]mark
 	waiting  int
-	group    []*operation
+	group    []member
 	verdicts []verdict
 	// stretched are those that would be ready at their place.
 	stretched []*stretched
 	last      uint64
+}
+
+// member is an operation of the present Order.
+type member struct {
+	op       *operation
+	standing standing
 }
 
 // all reports whether the scan has come to the end of q.
@@ -152,14 +158,15 @@ func (s *scanning) all(q *opQueue) bool { return len(s.verdicts) == q.len() }
 
 // next judges one more operation.
 func (s *scanning) next(op *operation) {
-	if len(s.group) > 0 && s.group[0].Order != op.Order {
+	if len(s.group) > 0 && s.group[0].op.Order != op.Order {
 		s.pass()
 	}
+	st := s.of(op)
 	ready := !op.Barrier || s.waiting == 0
 	if m, ok := s.marks[op.Dir]; ok && ready {
-		ready = !m.strict && !op.Barrier && s.of(op).small && op.Again-m.oldest <= overtakeWindow
+		ready = !m.strict && !op.Barrier && st.small && op.Again-m.oldest <= overtakeWindow
 	}
-	if st := s.of(op); !st.absent {
+	if !st.absent {
 		for _, x := range s.stretched {
 			x.meet(op, st.failing)
 		}
@@ -173,14 +180,14 @@ func (s *scanning) next(op *operation) {
 		}
 	}
 	s.last = op.Order
-	s.group = append(s.group, op)
+	s.group = append(s.group, member{op, st})
 	s.verdicts = append(s.verdicts, verdict{op, ready})
 }
 
 // pass lets what follows wait for the operations of one Order.
 func (s *scanning) pass() {
-	for _, op := range s.group {
-		st := s.of(op)
+	for _, m := range s.group {
+		op, st := m.op, m.standing
 		if st.absent {
 			continue
 		}
@@ -188,13 +195,13 @@ func (s *scanning) pass() {
 			s.waiting++
 		}
 		for dir := op.Dir; ; dir = parent(dir) {
-			m, ok := s.marks[dir]
+			left, ok := s.marks[dir]
 			if !ok {
-				m.oldest = op.At
+				left.oldest = op.At
 			}
-			m.strict = m.strict || !st.small || op.Barrier || st.failing
-			m.oldest = min(m.oldest, op.At)
-			s.marks[dir] = m
+			left.strict = left.strict || !st.small || op.Barrier || st.failing
+			left.oldest = min(left.oldest, op.At)
+			s.marks[dir] = left
 			if dir == "" {
 				break
 			}

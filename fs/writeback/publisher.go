@@ -87,12 +87,14 @@ func (s *Space) publisher(ctx context.Context) {
 			// The programs' own reads come first; but nothing waits for ever.
 			sleep(ctx, 20*time.Millisecond)
 		}
+		began := time.Now()
 		next := s.dispatch(func(op operation, ready bool) {
 			running.Go(func() {
 				s.attempt(ctx, op, ready)
 				wake(s.publishNow)
 			})
 		})
+		rest(ctx, began)
 		timer.Stop()
 		if !next.IsZero() {
 			timer.Reset(max(time.Until(next), time.Millisecond))
@@ -104,6 +106,9 @@ func (s *Space) publisher(ctx context.Context) {
 func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mu.running >= maxRunning {
+		return next // the end of one of them wakes us
+	}
 	at := time.Now()
 	synced := s.journal.synced()
 	later := func(t time.Time) {

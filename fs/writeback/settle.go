@@ -59,7 +59,9 @@ func (s *Space) settler(ctx context.Context) {
 		case <-s.settleNow:
 		case <-timer.C:
 		}
+		began := time.Now()
 		names, _ := s.toSettle()
+		rest(ctx, began)
 		for _, n := range names {
 			if ctx.Err() != nil {
 				return
