@@ -138,7 +138,7 @@ e2e-kube-short: build ## The same with 200 nodes.
 .PHONY: bench-short
 bench-short: build ## A small run of every benchmark: that it works, not how fast.
 	$(BIN)/bench targets --short
-	$(BIN)/bench peers --short --out .demo/peers read/seq-cold read/small-cold write/ckpt write/append write/small list/10k
+	$(BIN)/bench peers --short --out .demo/peers read/seq-cold read/small-cold write/ckpt list/10k
 
 .PHONY: demo-short
 demo-short: build ## The demo at reduced size.

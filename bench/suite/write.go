@@ -107,7 +107,7 @@ const (
 	// writeLink is the link of the workloads that write.
 	writeLink = "600MB"
 	// savesKept is how many checkpoints are kept beside the one that is written.
-	savesKept = 2
+	savesKept = 1
 )
 
 // shards are files that are size bytes together.
@@ -122,7 +122,7 @@ func shards(n int, size int64) []writer.File {
 // measureWrite takes samples of all subjects in turn. A client gives a series for the
 // writing, and, where there are such, one for the time until it is in the bucket and
 // one for the restoring.
-func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjects ...Subject) ([]result.Series, error) {
+func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjects ...Subject) (_ []result.Series, err error) {
 	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.Driver.Source() == rig.FromBucket }) {
 		if err := r.serve(ctx, o.Link); err != nil {
 			return nil, err
@@ -132,6 +132,12 @@ func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjec
 	if o.Runs > 0 {
 		runs = o.Runs
 	}
+	var used []rig.Place
+	defer func() {
+		for _, p := range used {
+			err = errors.Join(err, os.RemoveAll(p.Work), os.RemoveAll(p.Disk))
+		}
+	}()
 	all := make([][]result.Series, len(subjects))
 	failed := make([]string, len(subjects))
 	for range runs {
@@ -141,6 +147,9 @@ func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjec
 			}
 			b := &writeBench{runner: r, workload: w, options: o, subject: s}
 			taken, err := b.sample(ctx)
+			if w.Task.Job.Pattern == writer.Small {
+				used = append(used, b.place)
+			}
 			if err != nil && o.Tolerate && ctx.Err() == nil {
 				failed[i] = err.Error()
 				r.cfg.Say("  %-16s %-28s failed: %v", w.Name, s.label(), err)
@@ -439,7 +448,11 @@ func (b *writeBench) stop(ctx context.Context, keep bool) error {
 	if keep || b.place.Work == "" {
 		return err
 	}
-	err = errors.Join(err, os.RemoveAll(b.place.Work), os.RemoveAll(b.place.Disk))
+	if b.workload.Task.Job.Pattern != writer.Small {
+		// ext4 looks at every inode that was freed in the last minutes before it takes one:
+		// many small files stay until all samples have been taken.
+		err = errors.Join(err, os.RemoveAll(b.place.Work), os.RemoveAll(b.place.Disk))
+	}
 	if !b.fromDisk() {
 		err = errors.Join(err, b.withBucket(func(client *bare.Client) error { return client.DeleteAll(ctx, b.place.Prefix) }))
 	}
