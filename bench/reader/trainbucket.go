@@ -46,8 +46,13 @@ type got struct {
 	err    error
 }
 
-// getBytes is how much one request asks for at most.
-const getBytes = 8 << 20
+const (
+	// getBytes is how much one request asks for at most.
+	getBytes = 8 << 20
+	// windowBytes is how much may have come and not be used, so that one request that
+	// takes long does not stop the loader.
+	windowBytes = 256 << 20
+)
 
 func openBucketSource(ctx context.Context, job Job, m *dataset.Manifest, order []*dataset.File) (*bucketSource, error) {
 	client, err := bare.Open(*job.Bucket)
@@ -72,7 +77,7 @@ func openBucketSource(ctx context.Context, job Job, m *dataset.Manifest, order [
 		wanted = append(wanted, p)
 		s.pieces[p] = &got{ready: make(chan struct{})}
 	}
-	s.window = make(chan struct{}, 2*job.Training.Gets)
+	s.window = make(chan struct{}, max(2*job.Training.Gets, int(windowBytes/max(largest, 1))))
 	ctx, s.stop = context.WithCancel(ctx)
 	s.gets, ctx = errgroup.WithContext(ctx)
 	s.gets.SetLimit(job.Training.Gets + 1)
