@@ -95,12 +95,8 @@ func resources(t *testing.T, dir string) []string {
 // all returns everything that is installed, and the examples.
 func all(t *testing.T) []object {
 	t.Helper()
-	examples, err := filepath.Glob("examples/*.yaml")
-	if err != nil || len(examples) == 0 {
-		t.Fatalf("no examples: %v", err)
-	}
 	var objects []object
-	for _, file := range append(resources(t, "."), examples...) {
+	for _, file := range append(resources(t, "."), glob(t, "examples/*.yaml")...) {
 		objects = append(objects, read(t, file)...)
 	}
 	return objects
@@ -120,15 +116,24 @@ func TestManifestsHaveOnlyFieldsThatKubernetesKnows(t *testing.T) {
 
 func TestEveryFileOfADirectoryIsInstalled(t *testing.T) {
 	installed := resources(t, ".")
-	files, err := filepath.Glob("base/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
+	for _, f := range glob(t, "base/*.yaml", "scheduler/*.yaml") {
 		if filepath.Base(f) != "kustomization.yaml" && !slices.Contains(installed, f) {
 			t.Errorf("%s is in no kustomization", f)
 		}
 	}
+}
+
+// glob returns the files that patterns match.
+func glob(t *testing.T, patterns ...string) (files []string) {
+	t.Helper()
+	for _, p := range patterns {
+		found, err := filepath.Glob(p)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", p, found, err)
+		}
+		files = append(files, found...)
+	}
+	return files
 }
 
 // podOf returns the pod that an object makes, nil if it makes none.
