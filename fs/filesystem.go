@@ -34,6 +34,7 @@ type filesystem struct {
 	changed byPath
 	moves   moves
 	handles handleTable
+	keeping keeping
 	dirs    dirTable
 	cursors cursorKeeper
 	idle    idleHandles
@@ -42,6 +43,7 @@ type filesystem struct {
 
 	// numbered is tree, if the kernel may keep directories by themselves.
 	numbered    numbered
+	keepAtOnce  int64 // keepMost, but in tests
 	noOpen      bool
 	passthrough backing
 

@@ -83,6 +83,8 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		mounted:       time.Now(),
 		noOpen:        noOpen,
 		logs:          rate.NewLimiter(10, 50),
+		keeping:       keeping{queue: make(chan kept)},
+		keepAtOnce:    keepMost,
 	}
 	if cfg.Immutable {
 		f.numbered, _ = tree.(numbered)
@@ -118,6 +120,9 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	helpers.Go(func() { m.fs.notify.run(ctx) })
 	if m.cfg.Changes != nil {
 		helpers.Go(func() { m.fs.follow(ctx, m.cfg.Changes) })
+	}
+	if m.fs.space != nil {
+		helpers.Go(func() { m.fs.keeping.run(ctx, m.fs) })
 	}
 	if m.noOpen.On {
 		helpers.Go(func() { m.fs.idle.run(ctx) })

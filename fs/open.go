@@ -52,6 +52,8 @@ type fileState struct {
 		spent []*cache.Handle
 		// readers count the READs that use handle, or one that is spent, now.
 		readers int
+		// atClose is called when nobody has the file open any more.
+		atClose []func()
 		// failing is since when the handle returns nothing but errors, where there is no
 		// open to replace it.
 		failing time.Time
@@ -239,7 +241,14 @@ func (f *filesystem) unpin(n *inode) {
 		st.mu.failing = time.Time{}
 		st.retire()
 	}
+	var atClose []func()
+	if st.mu.opens == 0 {
+		atClose, st.mu.atClose = st.mu.atClose, nil
+	}
 	st.mu.Unlock()
+	for _, do := range atClose {
+		do()
+	}
 	if damaged {
 		f.forgetContent(n)
 	}

@@ -58,6 +58,13 @@ func (f *filesystem) openToWrite(ctx context.Context, n *inode, st *fileState, t
 	}
 	if shared {
 		size := int64(0)
+		// Nothing is taken from a file that then cannot be opened.
+		if staged := h.OSFile(); staged != nil {
+			if err := f.decideStaged(st, staged, true); err != nil {
+				h.Release()
+				return nil, err
+			}
+		}
 		if err := f.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
 			h.Release()
 			return nil, err

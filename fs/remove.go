@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-
-	"github.com/pailfs/pailfs/manifest"
 )
 
 // known returns the inode of an entry of dir if the kernel knows it. It gives out
@@ -73,31 +71,4 @@ func (f *filesystem) left(n *inode) {
 	}
 	n.gone.Store(true)
 	f.changed.drop(n.at().path(), n)
-}
-
-// keepMost is the largest object that is fetched because its name goes while it is
-// open.
-const keepMost = 256 << 20
-
-// keep makes sure that a clean file which is open can be read when its object is
-// gone from the bucket: the whole of it is brought into the cache, where the open
-// file pins it. Where that cannot be, what is not cached will be ESTALE.
-func (f *filesystem) keep(ctx context.Context, n *inode) {
-	if n == nil || n.kind != manifest.File || !n.opened().inUse() {
-		return
-	}
-	version, staged := n.version()
-	if staged || version.Size == 0 || version.Size > keepMost {
-		return
-	}
-	st := n.opened()
-	st.mu.Lock()
-	err := f.pin(n, st)
-	st.mu.Unlock()
-	if err == nil {
-		err = f.cache.Fetch(ctx, version)
-	}
-	if err != nil {
-		f.log.Warn("a file that is open loses its name, and not all of it could be kept", "path", n.path(), "key", version.Key, "err", err)
-	}
 }

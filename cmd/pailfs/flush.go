@@ -68,11 +68,11 @@ func (c *flushCmd) Run(p program) error {
 func (p program) flush(ctx context.Context, at, path string) error {
 	bar := progressBar{to: p}
 	defer bar.end()
-	most := int64(0)
+	most, begun := int64(0), time.Time{}
 	for {
 		var a flushAnswer
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), probePatience)
-		err := callDaemon(call, at, methodFlush, flushParams{Path: path}, &a)
+		err := callDaemon(call, at, methodFlush, flushParams{Path: path, Begun: begun}, &a)
 		cancel()
 		switch {
 		case err != nil:
@@ -84,7 +84,7 @@ func (p program) flush(ctx context.Context, at, path string) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("given up with %d changes left, %s: %s", a.Left, humanSize(a.Bytes), a.names())
 		}
-		most = max(most, a.Bytes)
+		most, begun = max(most, a.Bytes), a.Begun
 		bar.show(most-a.Bytes, most, fmt.Sprintf("%d changes left", a.Left))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -126,9 +125,7 @@ func (c *stagedResumeCmd) drain(ctx context.Context, p program, space *writeback
 		now := space.Status()
 		m.show(fmt.Sprintf("%d changes left", now.Pending), before.DirtyBytes-now.DirtyBytes, before.DirtyBytes)
 	})
-	patient, stopWatch := untilStuck(patient, space)
 	failed := space.Drain(patient)
-	stopWatch()
 	stopBar()
 	after := space.Status()
 	end := ending{Left: after.Pending, Paths: space.Pending("", listedAtEnd)}
@@ -151,47 +148,6 @@ func (c *stagedResumeCmd) drain(ctx context.Context, p program, space *writeback
 	}
 	fmt.Fprintf(p.stderr, "pailfs: %d changes were published, nothing is left\n", before.Pending)
 	return nil
-}
-
-// stillness is how long nothing may move before what waits behind something that
-// cannot be uploaded is given up, stillnessPoll how often that is looked at.
-const (
-	stillness     = 5 * time.Second
-	stillnessPoll = 200 * time.Millisecond
-)
-
-// untilStuck returns a context that also ends when nothing is uploaded any more,
-// because all that is left cannot be, or waits for what cannot be.
-func untilStuck(ctx context.Context, space *writeback.Space) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var loop sync.WaitGroup
-	loop.Go(func() {
-		tick := time.NewTicker(stillnessPoll)
-		defer tick.Stop()
-		since, left := time.Now(), -1
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			st := space.Status()
-			moves := st.FailingCount == 0 || st.Pending != left || slices.ContainsFunc(space.Pending("", flushListed), func(e writeback.PendingEntry) bool {
-				return e.State == "uploading" || e.State == "retrying"
-			})
-			left = st.Pending
-			if moves {
-				since = time.Now()
-			} else if time.Since(since) > stillness {
-				cancel()
-				return
-			}
-		}
-	})
-	return ctx, func() {
-		cancel()
-		loop.Wait()
-	}
 }
 
 // shownNames returns some of the paths for people.

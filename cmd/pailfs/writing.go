@@ -205,11 +205,15 @@ func readEnding(dir string, pid int) (e ending, err error) {
 type flushParams struct {
 	// Path is relative to the mount; "" is everything.
 	Path string `json:"path"`
+	// Begun is that of the answer before, if this goes on.
+	Begun time.Time `json:"begun,omitzero"`
 }
 
 // flushAnswer is its result: how far it is after a part of a second.
 type flushAnswer struct {
 	Done bool `json:"done"`
+	// Begun is to be given back with the next call.
+	Begun time.Time `json:"begun,omitzero"`
 	// Left are the changes at or below the path that are due, with their bytes; at
 	// most flushListed are counted.
 	Left  int                      `json:"left"`
@@ -235,7 +239,10 @@ func (d *daemon) answerFlush(ctx context.Context, _ control.Caller, params flush
 	}
 	waiting, cancel := context.WithTimeout(ctx, flushWait)
 	defer cancel()
-	err := d.writing.space.Flush(waiting, params.Path)
+	if params.Begun.IsZero() {
+		params.Begun = d.writing.space.BeginFlush()
+	}
+	err := d.writing.space.FlushSince(waiting, params.Path, params.Begun)
 	if err == nil {
 		return flushAnswer{Done: true}, nil
 	}
@@ -243,7 +250,7 @@ func (d *daemon) answerFlush(ctx context.Context, _ control.Caller, params flush
 		return flushAnswer{}, ctx.Err()
 	}
 	due := d.writing.space.Pending(params.Path, flushListed)
-	a := flushAnswer{Left: len(due), Paths: due[:min(flushNamed, len(due))]}
+	a := flushAnswer{Begun: params.Begun, Left: len(due), Paths: due[:min(flushNamed, len(due))]}
 	for _, p := range due {
 		a.Bytes += p.Bytes
 	}

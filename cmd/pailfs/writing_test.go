@@ -66,6 +66,41 @@ func TestUmountUploadsWhatWasWritten(t *testing.T) {
 	}
 }
 
+// TestFlushEndsBehindWhatCannotBeUploaded: what waits behind a change that cannot
+// succeed is not waited for, and the error says what would help.
+func TestFlushEndsBehindWhatCannotBeUploaded(t *testing.T) {
+	s, cacheDir := startStore(t), filepath.Join(t.TempDir(), "cache")
+	f, at := writableMount(t, s, cacheDir, "--drain-timeout", "1s")
+	if err := s.SetFaults([]ossemu.Fault{{
+		Operation: "PutObject", KeyContains: "shard", Kind: ossemu.FaultError, Code: "AccessDenied", Status: http.StatusForbidden,
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(at, "ckpt"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(at, "ckpt/shard"), "content")
+	writeFile(t, filepath.Join(at, "ckpt/index"), "content")
+	writeFile(t, filepath.Join(at, "latest"), "step")
+	writeFile(t, filepath.Join(at, "latest"), "step 2")
+	for _, args := range [][]string{{"flush", at}, {"umount", at}, {"flush", "--timeout", "5m", filepath.Join(at, "ckpt")}} {
+		o := run(t, environ(), args...)
+		for _, want := range []string{"ckpt/shard", "wait behind", "oss:PutObject"} {
+			if o.code != exitFailed || !strings.Contains(o.stderr, want) {
+				t.Errorf("%q: exit code %d, without %q: %s", args, o.code, want, o.stderr)
+			}
+		}
+	}
+	if err := s.SetFaults(nil); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "umount", at)
+	s.holds(t, "latest", "step 2")
+	if code := f.code(t); code != 0 {
+		t.Errorf("the daemon ended with %d", code)
+	}
+}
+
 // TestUmountFailsWhileSomethingIsLeft: an unmount that says 0 has uploaded
 // everything. With --force what is left waits for the next mount, which uploads it.
 func TestUmountFailsWhileSomethingIsLeft(t *testing.T) {

@@ -6,63 +6,55 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/pailfs/pailfs/oss"
 )
 
 // Flush returns when everything that was closed at path or below it is in the object
-// store, or with the errors of what cannot be published as things are. "" is
-// everything. While it waits, uploads are neither paced nor held back.
+// store, or, when all that is left fails for good or waits behind what does, with the
+// errors of that. "" is everything. While it waits, uploads are neither paced nor held
+// back.
 func (s *Space) Flush(ctx context.Context, path string) error {
-	s.SetDraining(true)
-	defer s.SetDraining(false)
+	return s.FlushSince(ctx, path, s.BeginFlush())
+}
+
+// BeginFlush gives what failed before another chance at once, and returns the time
+// from which failures count for FlushSince.
+func (s *Space) BeginFlush() time.Time {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, run := range s.mu.runs {
-		// What failed long ago gets another chance.
 		run.next = run.wanted
 	}
-	s.mu.Unlock()
+	return time.Now()
+}
+
+// FlushSince is Flush that was begun before, and is gone on with.
+func (s *Space) FlushSince(ctx context.Context, path string, begun time.Time) error {
+	s.SetDraining(true)
+	defer s.SetDraining(false)
 	if err := s.commitMapped(path); err != nil {
 		return err
 	}
-	tried := make(map[uint64]int)
 	for {
 		wake(s.commitNow)
 		wake(s.publishNow)
 		began := time.Now()
 		s.mu.Lock()
-		left, failed := 0, []error(nil)
-		for id, op := range s.mu.Ops {
-			run := s.mu.runs[id]
-			if path != "" && !covers(path, join(op.Dir, op.Name)) {
-				continue
-			}
-			left++
-			before, known := tried[id]
-			if !known {
-				tried[id] = run.attempts
-			}
-			if run.failing && known && run.attempts > before && run.err != nil {
-				failed = append(failed, fmt.Errorf("%q: %w", join(op.Dir, op.Name), run.err))
-			}
-		}
-		for _, f := range s.mu.Files {
-			if f.Suspect == f.Gen && f.Gen > 0 && f.Linked && covers(path, join(f.Dir, f.Name)) {
-				failed = append(failed, fmt.Errorf("%q: the disk lost what was written", join(f.Dir, f.Name)))
-				left--
-			}
-		}
+		left := s.left(path, begun)
 		changed := s.mu.changed
 		s.mu.Unlock()
-		if left <= 0 || len(failed) > 0 && len(failed) >= left {
-			return errors.Join(failed...)
+		if left.ended() {
+			return left.error()
 		}
 		if err := s.journal.failure(); err != nil {
 			// Nothing is begun of which a restart would not know.
-			return errors.Join(append(failed, err)...)
+			return errors.Join(left.error(), err)
 		}
 		rest(ctx, began)
 		select {
 		case <-ctx.Done():
-			return errors.Join(append(failed, ctx.Err())...)
+			return errors.Join(left.error(), ctx.Err())
 		case <-changed:
 		}
 	}
@@ -78,6 +70,92 @@ func rest(ctx context.Context, began time.Time) {
 	if d := 9 * time.Since(began); d >= time.Millisecond {
 		sleep(ctx, min(d, restMost))
 	}
+}
+
+// leftover is what a flush finds undone.
+type leftover struct {
+	// moving counts what may still be published, behind what waits for what failed.
+	moving, behind int
+	failed         []error
+	// named is some operation that waits.
+	named string
+}
+
+func (l *leftover) ended() bool { return l.moving == 0 }
+
+// error says what failed, nil if nothing has.
+func (l *leftover) error() error {
+	if l.behind == 0 || len(l.failed) == 0 || l.moving > 0 {
+		return errors.Join(l.failed...)
+	}
+	return errors.Join(append(l.failed, fmt.Errorf("%d changes wait behind that, %q among them", l.behind, l.named))...)
+}
+
+// left looks at what is due at path or below it. What has failed since begun, and
+// cannot succeed as things are, is failed; what the order of publication lets begin
+// only after such an operation waits behind it. s.mu is held.
+func (s *Space) left(path string, begun time.Time) (l leftover) {
+	failing := false
+	for id, op := range s.mu.Ops {
+		run := s.mu.runs[id]
+		failing = failing || run.failing
+		if path != "" && !covers(path, join(op.Dir, op.Name)) {
+			continue
+		}
+		if run.failing && run.failedAt.After(begun) && !run.running {
+			l.failed = append(l.failed, remedy(join(op.Dir, op.Name), run.err))
+			continue
+		}
+		l.moving++
+	}
+	for _, f := range s.mu.Files {
+		if f.Suspect == f.Gen && f.Gen > 0 && f.Linked && covers(path, join(f.Dir, f.Name)) {
+			l.failed = append(l.failed, fmt.Errorf("%q: the disk lost what was written", join(f.Dir, f.Name)))
+			if k := s.mu.Keys[f.Key]; k != nil && s.mu.Ops[k.Pending] != nil {
+				l.moving--
+			}
+		}
+	}
+	if l.moving > 0 && failing {
+		s.behind(path, begun, &l)
+	}
+	return l
+}
+
+// behind counts what waits behind failed operations alone: nothing before it moves,
+// and the order does not let it begin. s.mu is held.
+func (s *Space) behind(path string, begun time.Time, l *leftover) {
+	moves := false
+	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
+		run := s.mu.runs[v.op.ID]
+		if run.failing && run.failedAt.After(begun) && !run.running {
+			continue
+		}
+		if f := s.mu.Files[v.op.File]; f != nil && f.Suspect == f.Gen && f.Gen > 0 {
+			continue
+		}
+		waits := !v.ready && !moves && !run.running && !v.op.Begun && !run.failing
+		moves = moves || !waits
+		if waits && covers(path, join(v.op.Dir, v.op.Name)) {
+			l.moving--
+			l.behind++
+			l.named = join(v.op.Dir, v.op.Name)
+		}
+	}
+}
+
+// remedy says what failed and what would help.
+func remedy(path string, err error) error {
+	help := ""
+	switch {
+	case errors.Is(err, oss.ErrAccessDenied):
+		help = ": let these credentials write, delete and read there (oss:PutObject, oss:DeleteObject, oss:GetObject, oss:AbortMultipartUpload)"
+	case errors.Is(err, oss.ErrNoBucket):
+		help = ": make the bucket again"
+	case errors.Is(err, oss.ErrInvalid):
+		help = ": give the file another name, or remove it"
+	}
+	return fmt.Errorf("%q: %w%s", path, err, help)
 }
 
 // commitMapped commits what was stored through mappings of files that nobody has

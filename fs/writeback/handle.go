@@ -182,6 +182,7 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 	s.mu.Lock()
 	s.watch(f, o.Truncate)
 	s.mu.Unlock()
+	s.beginWriting()
 	return h, nil
 }
 
@@ -414,6 +415,7 @@ func (h *Handle) Release() {
 	s := f.space
 	f.content.Lock()
 	if h.write {
+		s.writers.Add(-1)
 		f.content.writers--
 	} else {
 		f.content.readers--

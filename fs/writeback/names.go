@@ -96,6 +96,7 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 	f.opens.Add(1)
 	s.watch(f, true)
 	s.mu.Unlock()
+	s.beginWriting()
 	if err := s.journal.write(pos); err != nil {
 		s.uncreate(f)
 		return nil, err

@@ -53,6 +53,8 @@ type opRun struct {
 	written time.Time
 	// open says that it waits for one of these reasons, for people.
 	open bool
+	// failedAt is when it failed last.
+	failedAt time.Time
 	// ahead is the upload that only has to be completed, tail what is known of how much
 	// has to be sent.
 	ahead *prepared
@@ -284,7 +286,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 	if run.failing {
 		wait = min(10*time.Second<<min(run.attempts-1, 5), 5*time.Minute)
 	}
-	run.next, run.err = at.Add(wait), err
+	run.next, run.err, run.failedAt = at.Add(wait), err, at
 	s.mu.stats.failures++
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 && run.failing {
 		if f.failure == nil || f.failure.Error() != err.Error() {

@@ -125,6 +125,9 @@ func (s *Space) through(op operation) bool {
 // publishPut makes the key of op hold what its file holds. Where it is not ready,
 // the parts of a large file are uploaded ahead.
 func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error {
+	if err := s.heldBack(op.Key); err != nil && ready {
+		return err
+	}
 	snap, err := s.snapshot(op)
 	if err != nil {
 		return err
@@ -192,7 +195,11 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)
 	}, func(o oss.PutOptions) (oss.Info, error) {
-		return s.bucket.Put(ctx, op.Key, bytes.NewReader(content), o)
+		info, err := s.bucket.Put(ctx, op.Key, bytes.NewReader(content), o)
+		if err == nil {
+			s.noted(info.Object, o.Meta)
+		}
+		return info, err
 	})
 }
 
@@ -213,6 +220,9 @@ func readFull(file *os.File, b []byte) error {
 func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i intent,
 	describe func(there oss.Info) (oss.PutOptions, error), send func(o oss.PutOptions) (oss.Info, error),
 ) error {
+	if err := s.heldBack(op.Key); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	if s.mu.Ops[op.ID] == nil {
 		s.mu.Unlock()
@@ -257,11 +267,11 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	if err != nil {
 		return err
 	}
-	s.noted(info.Object, o.Meta)
 	return s.done(op, info.Object, i.CRC, i.Size)
 }
 
-// noted tells what metadata an object has that was made here.
+// noted tells what metadata an object has that was made here in one request. That of
+// an upload in parts was fixed when it began, and is asked for.
 func (s *Space) noted(obj oss.Object, meta map[string]string) {
 	if s.cfg.Noted != nil {
 		s.cfg.Noted(obj, meta)
@@ -354,12 +364,17 @@ func (s *Space) copy(ctx context.Context, op operation, source oss.Info, o oss.P
 	if source.Size > s.cfg.limits.copy {
 		return s.copyParts(ctx, op, source, o, snap)
 	}
+	meta := o.Meta
 	if maps.Equal(o.Meta, source.Meta) {
 		o.Meta, o.ContentType = nil, ""
 	} else if o.ContentType == "" {
 		o.ContentType = "application/octet-stream"
 	}
-	return s.bucket.Copy(ctx, op.Key, source.Object, o)
+	info, err := s.bucket.Copy(ctx, op.Key, source.Object, o)
+	if err == nil {
+		s.noted(info.Object, meta)
+	}
+	return info, err
 }
 
 // lose gives up a file whose content somebody else has removed or replaced before
@@ -448,6 +463,9 @@ func (s *Space) rescue(f *File, obj oss.Object) error {
 
 // publishDelete removes the key of op.
 func (s *Space) publishDelete(ctx context.Context, op operation) error {
+	if err := s.heldBack(op.Key); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	if s.mu.Ops[op.ID] == nil {
 		s.mu.Unlock()

@@ -13,8 +13,11 @@ const usageAge = 200 * time.Millisecond
 const (
 	// spareRoom is how much of the disk is kept free for what is written next, at most
 	// a spareShare of it: the cache has to give it.
-	spareRoom  = 256 << 20
+	spareRoom  = 512 << 20
 	spareShare = 50
+	// roomEvery is how often that is looked at while files are open for writing: a disk
+	// that takes 5 GB/s does not fill the spare room in that time.
+	roomEvery = 50 * time.Millisecond
 )
 
 // room waits until staged files may grow. After Config.FullWait it gives up with
@@ -56,10 +59,13 @@ func (s *Space) awaitRoom(ctx context.Context, deadline time.Time) error {
 
 // spare lets the cache give room if the disk is nearly full. It looks from time to
 // time.
-func (s *Space) spare() error {
+func (s *Space) spare() error { return s.spareAfter(usageAge) }
+
+// spareAfter is spare that looks if the last look is as old as age.
+func (s *Space) spareAfter(age time.Duration) error {
 	s.spared.Lock()
 	defer s.spared.Unlock()
-	if time.Since(s.spared.at) < usageAge {
+	if time.Since(s.spared.at) < age {
 		return nil
 	}
 	s.spared.at = time.Now()
@@ -71,6 +77,34 @@ func (s *Space) spare() error {
 		s.cache.MakeRoom(want - free)
 	}
 	return nil
+}
+
+// beginWriting counts one more handle for writing.
+func (s *Space) beginWriting() {
+	if s.writers.Add(1) == 1 {
+		wake(s.roomNow)
+	}
+}
+
+// roomKeeper keeps room free as long as anybody has a file open for writing: what the
+// kernel writes past us asks for none, and would meet a full disk that the cache
+// could have given room on.
+func (s *Space) roomKeeper(ctx context.Context) {
+	for {
+		if s.writers.Load() == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.roomNow:
+			}
+		}
+		// The disk that cannot be looked at tells the next writer so.
+		_ = s.spareAfter(roomEvery)
+		sleep(ctx, roomEvery)
+		if ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 // withRoom carries out a change of a staged file that needs up to bytes of disk. As

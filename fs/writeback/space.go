@@ -127,6 +127,10 @@ type Space struct {
 		at time.Time
 	}
 
+	// writers counts the handles for writing, roomNow wakes who keeps room for them.
+	writers atomic.Int64
+	roomNow chan struct{}
+
 	// publishNow, commitNow, settleNow and watchNow wake the loops.
 	publishNow, commitNow, settleNow, watchNow chan struct{}
 
@@ -158,6 +162,8 @@ type Space struct {
 		closed   bool
 		// unfinished are the operations that hold back nothing; see opRun.
 		unfinished map[uint64]bool
+		// held counts, by key, those who still read an object that is about to go.
+		held map[string]int
 		// notices are names of which Config.Changed has to be told.
 		notices []nameID
 		stats   counters
@@ -220,7 +226,8 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s := &Space{
 		cfg: cfg, base: base, bucket: bucket, cache: cache, log: log, disk: d, boot: boot,
 		publishNow: make(chan struct{}, 1), commitNow: make(chan struct{}, 1), settleNow: make(chan struct{}, 1), watchNow: make(chan struct{}, 1),
-		parts: newWeights(maxPartsInFlight), memory: newWeights(maxSmallBytes),
+		roomNow: make(chan struct{}, 1),
+		parts:   newWeights(maxPartsInFlight), memory: newWeights(maxSmallBytes),
 	}
 	if cfg.Bandwidth > 0 {
 		s.limit = rate.NewLimiter(rate.Limit(cfg.Bandwidth), int(max(min(cfg.Bandwidth, 1<<30), 1<<20)))
@@ -230,6 +237,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.runs = make(map[uint64]*opRun)
 	s.mu.undurable = make(map[fileID]bool)
 	s.mu.unfinished = make(map[uint64]bool)
+	s.mu.held = make(map[string]int)
 	s.mu.settling = make(map[nameID]*settle)
 	s.mu.using = make(map[string]int)
 	s.mu.writing = make(map[fileID]*writing)
@@ -306,6 +314,7 @@ func (s *Space) Run(ctx context.Context) error {
 	g.Go(func() error { s.publisher(ctx); return nil })
 	g.Go(func() error { s.settler(ctx); return nil })
 	g.Go(func() error { s.watcher(ctx); return nil })
+	g.Go(func() error { s.roomKeeper(ctx); return nil })
 	return g.Wait()
 }
 

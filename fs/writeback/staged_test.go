@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -204,6 +205,39 @@ func TestDiscardThatStopsHalfway(t *testing.T) {
 type failingDisk struct{ realDisk }
 
 func (failingDisk) sync(*os.File) error { return syscall.EIO }
+
+// TestRoomIsKeptAheadOfTheKernel: what the kernel writes past us asks for no room, so
+// that is looked after as long as a file is open for writing.
+func TestRoomIsKeptAheadOfTheKernel(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 6)
+		h, err := w.space.Create(t.Context(), "", "open", CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sleep(t.Context(), time.Second)
+		w.disk.Lock()
+		w.disk.full = true
+		w.disk.Unlock()
+		before := w.cache.asked.Load()
+		sleep(t.Context(), 2*roomEvery)
+		if n := w.cache.asked.Load() - before; n < spareRoom {
+			t.Errorf("the cache was asked for %d bytes while a file is open", n)
+		}
+		if err := h.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		h.Release()
+		sleep(t.Context(), time.Second)
+		before = w.cache.asked.Load()
+		sleep(t.Context(), 20*roomEvery)
+		if n := w.cache.asked.Load() - before; n != 0 {
+			t.Errorf("the cache was asked for %d bytes while nothing is open", n)
+		}
+		w.drain()
+		w.stop()
+	})
+}
 
 // TestFullDiskTakesFromTheCache: what was written comes before what can be fetched
 // again.
