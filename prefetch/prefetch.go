@@ -35,7 +35,7 @@ type Config struct {
 	// Prefix begins the key of every object; the rest is the object's path.
 	Prefix string
 	// Width returns how many requests the object store bears at once at present. nil
-	// means 64.
+	// means 64; while it is 0 nothing is begun.
 	Width func() int
 	// Store keeps the sessions on this node over the daemon's death; nil means that
 	// nothing does.

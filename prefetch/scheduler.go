@@ -84,7 +84,11 @@ func (s *scheduler) run(ctx context.Context) {
 
 // fill starts what may be started.
 func (s *scheduler) fill() {
-	width, room := max(leastWidth, 2*s.width()), s.room()
+	width, room := s.width(), s.room()
+	if width == 0 {
+		return
+	}
+	width = max(leastWidth, 2*width)
 	for i, next := range s.sources {
 		for s.mayStart(i, width, room) {
 			j, ok := next()

@@ -14,6 +14,7 @@ import (
 type cli struct {
 	Mount    mountCmd    `cmd:"" help:"Mount a bucket, or a prefix of it."`
 	Umount   umountCmd   `cmd:"" help:"Unmount and wait until the daemon has ended."`
+	Drain    drainCmd    `cmd:"" help:"Say that the machine is about to go: uploads come before all else."`
 	Flush    flushCmd    `cmd:"" help:"Wait until what was written is in the object store."`
 	Staged   stagedCmd   `cmd:"" help:"List, upload, rescue or give up what a dead mount had not uploaded."`
 	Status   statusCmd   `cmd:"" help:"Show what a mount does."`

@@ -25,6 +25,7 @@ const (
 	methodStatus = "status"
 	methodUmount = "umount"
 	methodFlush  = "flush"
+	methodDrain  = "drain"
 )
 
 // callHello asks the daemon of the mount at path who it is.

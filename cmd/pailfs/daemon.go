@@ -42,7 +42,8 @@ type daemon struct {
 	names       names
 	shown       manifest.Tree // the names as the mount shows them
 	writing     *writing      // nil where the mount cannot be written
-	leave       bool          // what is not published is to stay for the next mount
+	draining    draining
+	leave       bool // what is not published is to stay for the next mount
 	mux         *control.Mux
 	mount       *pailfs.Mounted
 	web         *webServer
@@ -113,6 +114,10 @@ func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(
 			return errors.Join(d.settings.Refuse("noexec", err), d.mount.Unmount())
 		}
 	}
+	if err := d.watchDraining(); err != nil {
+		return errors.Join(err, d.mount.Unmount())
+	}
+	d.watchSpot()
 	d.warmAtMount(d.settings.PolicyWarm)
 	d.web.serve(d)
 	d.notify = newNotifier(d.log.Logger)
@@ -301,6 +306,7 @@ func (d *daemon) openControl(context.Context) error {
 	}, d.registry, d.log.Logger)
 	control.Handle(d.mux, methodStatus, control.Anyone, d.answerStatus)
 	control.Handle(d.mux, methodFlush, control.Anyone, d.answerFlush)
+	control.Handle(d.mux, methodDrain, control.Owner, d.answerDrain)
 	control.Handle(d.mux, methodUmount, control.Owner, d.answerUmount)
 	c := &d.settings.Config
 	control.HandleLoader(d.mux, d.prefetch, d.mayRead(c.UID.Or(os.Geteuid()), c.GID.Or(os.Getegid())))

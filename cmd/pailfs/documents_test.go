@@ -73,7 +73,7 @@ func TestConfigurationDocumentSaysWhatTheProgramTakes(t *testing.T) {
 
 // TestCommandsExplainThemselves: each command has a description with examples.
 func TestCommandsExplainThemselves(t *testing.T) {
-	for _, command := range []string{"mount", "umount", "staged", "status", "warm", "evict", "config", "version"} {
+	for _, command := range []string{"mount", "umount", "drain", "staged", "status", "warm", "evict", "config", "version"} {
 		o := run(t, environ(), command, "--help")
 		if o.code != 0 || o.stderr != "" {
 			t.Errorf("%s --help: exit code %d, %s", command, o.code, o.stderr)

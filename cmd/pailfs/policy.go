@@ -35,6 +35,22 @@ func (p policy) neverKeep() func(key string) bool {
 	}
 }
 
+// writeThrough returns what tells of which paths close and fsync wait for the object
+// store, or nil if of none.
+func writeThrough(c *config.Config) func(name string) bool {
+	rule := c.Write == "through"
+	if !rule && len(c.PolicyThrough) == 0 {
+		return nil
+	}
+	return func(name string) bool {
+		through, back := longest(c.PolicyThrough, name), longest(c.PolicyBack, name)
+		if through == back {
+			return rule
+		}
+		return through > back
+	}
+}
+
 // longest returns the length of the longest pattern that name fits, or -1.
 func longest(patterns config.Patterns, name string) int {
 	best := -1

@@ -33,7 +33,12 @@ func (d *daemon) openPrefetch(context.Context) error {
 	}
 	p, err := prefetch.New(prefetch.Config{
 		Prefix: d.source.Prefix,
-		Width:  func() int { return d.limiter.Stats().Limit },
+		Width: func() int {
+			if d.draining.on.Load() {
+				return 0
+			}
+			return d.limiter.Stats().Limit
+		},
 		Store:  store,
 		Shared: shared,
 		Host:   host,

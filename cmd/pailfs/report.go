@@ -42,6 +42,8 @@ type statusReport struct {
 	Manifest manifestReport `json:"manifest"`
 	// Writing is absent where the mount cannot be written.
 	Writing *writeback.Status `json:"writing,omitempty"`
+	// Drain is absent unless the machine is about to go.
+	Drain *drainReport `json:"drain,omitempty"`
 	// MetadataTTL is for how many seconds a name is believed.
 	MetadataTTL float64 `json:"metadata_ttl_seconds"`
 }
@@ -104,6 +106,7 @@ func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 	}
 	return statusReport{
 		Writing:     changes,
+		Drain:       d.drainReport(),
 		Version:     versionText(),
 		PID:         os.Getpid(),
 		Started:     d.started.UTC().Truncate(time.Second),

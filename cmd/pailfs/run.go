@@ -46,6 +46,8 @@ func (d *daemon) run(s *signals) error {
 			return d.finish()
 		case <-s.reopen:
 			d.reopenLog()
+		case <-s.drain:
+			d.drainNow("SIGUSR1", time.Now().Add(drainNotice))
 		case request := <-d.requests:
 			if request.Force {
 				d.leave = true

@@ -9,15 +9,17 @@ import (
 
 // signals are the signals that a daemon obeys: SIGINT and SIGTERM stop it, SIGHUP
 // opens the log file again. At a terminal SIGHUP says that the terminal is gone
-// and stops it. SIGPIPE is ignored: a reader of our output that has gone must not
+// and stops it. SIGUSR1 says that the machine is about to go. SIGPIPE is ignored: a reader of our output that has gone must not
 // end a file system.
 type signals struct {
 	end    chan os.Signal
 	reopen chan os.Signal
+	drain  chan os.Signal
 }
 
 func newSignals(terminal bool) *signals {
-	s := &signals{end: make(chan os.Signal, 4), reopen: make(chan os.Signal, 1)}
+	s := &signals{end: make(chan os.Signal, 4), reopen: make(chan os.Signal, 1), drain: make(chan os.Signal, 1)}
+	signal.Notify(s.drain, unix.SIGUSR1)
 	signal.Notify(s.end, unix.SIGINT, unix.SIGTERM)
 	if terminal {
 		signal.Notify(s.end, unix.SIGHUP)
@@ -31,4 +33,5 @@ func newSignals(terminal bool) *signals {
 func (s *signals) stop() {
 	signal.Stop(s.end)
 	signal.Stop(s.reopen)
+	signal.Stop(s.drain)
 }

@@ -156,6 +156,9 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 		fmt.Fprintln(tw, "writing")
 		printWriting(r.Writing, now, line)
 	}
+	if r.Drain != nil {
+		r.Drain.show(line, now)
+	}
 
 	s := r.Store
 	fmt.Fprintln(tw, "object store")

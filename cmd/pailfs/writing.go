@@ -69,9 +69,7 @@ func (d *daemon) openSpace(context.Context) error {
 		Busy:        func() bool { return d.limiter.Stats().InFlight[oss.Demand] > 0 },
 		Changed:     d.nameChanged,
 	}
-	if c.Write == "through" {
-		cfg.Through = func(string) bool { return true }
-	}
+	cfg.Through = writeThrough(c)
 	if cfg.Attrs {
 		cfg.Noted = d.noteAttributes
 	}

@@ -66,6 +66,35 @@ func TestUmountUploadsWhatWasWritten(t *testing.T) {
 	}
 }
 
+// TestPolicySaysWhichPathsAreWrittenThrough: an upload that is refused is an error of
+// close there, and of nobody's elsewhere.
+func TestPolicySaysWhichPathsAreWrittenThrough(t *testing.T) {
+	s, cacheDir := startStore(t), filepath.Join(t.TempDir(), "cache")
+	file := filepath.Join(t.TempDir(), "pailfs.yaml")
+	writeFile(t, file, "policy:\n  through: [results, '*.final']\n  back: [results/scratch]\n")
+	f, at := writableMount(t, s, cacheDir, "--drain-timeout", "1s", "--config", file)
+	for _, dir := range []string{"results", "results/scratch"} {
+		if err := os.Mkdir(filepath.Join(at, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "flush", at)
+	writeFile(t, filepath.Join(at, "results/good"), "content")
+	s.holds(t, "results/good", "content")
+	s.refuseUploads(t, true)
+	for name, fails := range map[string]bool{"results/a": true, "b.final": true, "results/scratch/c": false, "d": false} {
+		if err := os.WriteFile(filepath.Join(at, name), []byte("content"), 0o644); (err != nil) != fails {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.refuseUploads(t, false)
+	mustRun(t, "umount", at)
+	s.holds(t, "results/a", "content")
+	if code := f.code(t); code != 0 {
+		t.Errorf("the daemon ended with %d", code)
+	}
+}
+
 // TestFlushEndsBehindWhatCannotBeUploaded: what waits behind a change that cannot
 // succeed is not waited for, and the error says what would help.
 func TestFlushEndsBehindWhatCannotBeUploaded(t *testing.T) {
@@ -83,7 +112,7 @@ func TestFlushEndsBehindWhatCannotBeUploaded(t *testing.T) {
 	writeFile(t, filepath.Join(at, "ckpt/index"), "content")
 	writeFile(t, filepath.Join(at, "latest"), "step")
 	writeFile(t, filepath.Join(at, "latest"), "step 2")
-	for _, args := range [][]string{{"flush", at}, {"umount", at}, {"flush", "--timeout", "5m", filepath.Join(at, "ckpt")}} {
+	for _, args := range [][]string{{"flush", at}, {"umount", at}, {"flush", "--timeout", "5m", filepath.Join(at, "ckpt")}, {"flush", filepath.Join(at, "latest")}} {
 		o := run(t, environ(), args...)
 		for _, want := range []string{"ckpt/shard", "wait behind", "oss:PutObject"} {
 			if o.code != exitFailed || !strings.Contains(o.stderr, want) {

@@ -81,11 +81,11 @@ type leftover struct {
 	named string
 }
 
-func (l *leftover) ended() bool { return l.moving == 0 }
+func (l *leftover) ended() bool { return l.moving <= 0 }
 
 // error says what failed, nil if nothing has.
 func (l *leftover) error() error {
-	if l.behind == 0 || len(l.failed) == 0 || l.moving > 0 {
+	if l.behind == 0 || !l.ended() {
 		return errors.Join(l.failed...)
 	}
 	return errors.Join(append(l.failed, fmt.Errorf("%d changes wait behind that, %q among them", l.behind, l.named))...)
@@ -124,11 +124,15 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 
 // behind counts what waits behind failed operations alone: nothing before it moves,
 // and the order does not let it begin. s.mu is held.
-func (s *Space) behind(path string, begun time.Time, l *leftover) {
+func (s *Space) behind(below string, begun time.Time, l *leftover) {
 	moves := false
+	var causes []error
 	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
 		run := s.mu.runs[v.op.ID]
 		if run.failing && run.failedAt.After(begun) && !run.running {
+			if path := join(v.op.Dir, v.op.Name); !covers(below, path) && len(causes) < maxCauses {
+				causes = append(causes, remedy(path, run.err))
+			}
 			continue
 		}
 		if f := s.mu.Files[v.op.File]; f != nil && f.Suspect == f.Gen && f.Gen > 0 {
@@ -136,13 +140,19 @@ func (s *Space) behind(path string, begun time.Time, l *leftover) {
 		}
 		waits := !v.ready && !moves && !run.running && !v.op.Begun && !run.failing
 		moves = moves || !waits
-		if waits && covers(path, join(v.op.Dir, v.op.Name)) {
+		if waits && covers(below, join(v.op.Dir, v.op.Name)) {
 			l.moving--
 			l.behind++
 			l.named = join(v.op.Dir, v.op.Name)
 		}
 	}
+	if l.behind > 0 {
+		l.failed = append(l.failed, causes...)
+	}
 }
+
+// maxCauses is how many failures elsewhere are named that something waits behind.
+const maxCauses = 3
 
 // remedy says what failed and what would help.
 func remedy(path string, err error) error {
@@ -221,6 +231,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 	}
 	s.SetDraining(true)
 	defer s.SetDraining(false)
+	begun := s.BeginFlush()
 	for {
 		s.mu.Lock()
 		st := s.mu.Files[f.id]
@@ -234,6 +245,12 @@ func (f *File) waitThrough(ctx context.Context) error {
 			}
 			if st.Suspect == st.Gen {
 				failed = f.failure
+			}
+		}
+		if !done && failed == nil && s.mu.stats.failures > 0 {
+			// It may wait behind what cannot be published.
+			if l := s.left(join(st.Dir, st.Name), begun); l.ended() {
+				failed = l.error()
 			}
 		}
 		changed := s.mu.changed

@@ -23,9 +23,13 @@ type Config struct {
 	PolicyWarm  Patterns `name:"policy-warm" default:"" placeholder:"PATHS" group:"cache" help:"Files and folders that are brought into the cache when the mount begins, as far as it has room."`
 	PolicyNever Patterns `name:"policy-never" default:"" placeholder:"PATHS" group:"cache" help:"Paths whose content is never kept: it does not come onto SSD, and leaves memory when the file is closed."`
 
+	PolicyThrough Patterns `name:"policy-through" default:"" placeholder:"PATHS" group:"write" help:"Paths of which close and fsync return when the object store has them, whatever write says. Written as policy-read is; in the file it is the list through in the section policy."`
+	PolicyBack    Patterns `name:"policy-back" default:"" placeholder:"PATHS" group:"write" help:"Paths of which close and fsync return when they are safe on the local disk, whatever write says; of the patterns of policy-through and policy-back that a path fits, the longest counts. In the file it is the list back in the section policy."`
+
 	Write             string   `name:"write" default:"back" placeholder:"WHEN" group:"write" oneof:"back,through" help:"When close and fsync return. back: when what was written is safe on the local disk, and it is uploaded behind. through: when the object store has it."`
 	StagingSize       Size     `name:"staging-size" default:"auto" placeholder:"SIZE" group:"write" help:"Most bytes of what was written that may wait in cache-dir for their upload, for example 100GiB. Beyond it writers wait, and get ENOSPC at last. auto is what the disk has."`
 	DrainTimeout      Duration `name:"drain-timeout" default:"5m" placeholder:"TIME" group:"write" help:"How long the daemon goes on uploading when it was told to stop. What is left then stays in cache-dir for the next mount, and the daemon ends with an error that lists it."`
+	SpotNotice        string   `name:"spot-notice" default:"off" placeholder:"WHERE" group:"write" help:"Where to ask whether this machine is about to be taken back. ecs: the metadata service of an ECS spot instance, which tells some five minutes ahead. An address such as http://127.0.0.1:8000 is asked in its place. Then, as on SIGUSR1 and with pailfs drain, prefetching stops, uploads get all the bandwidth, and the log, the status and the metrics say what is safe. off asks nobody."`
 	UploadBandwidth   Size     `name:"upload-bandwidth" default:"auto" placeholder:"SIZE" group:"write" help:"Most bytes a second that are uploaded, for example 200MiB; draining takes all there is. auto sets no limit."`
 	DownloadBandwidth Size     `name:"download-bandwidth" default:"auto" placeholder:"SIZE" group:"write" help:"Most bytes a second that are fetched from the object store, for example 1GiB. auto sets no limit."`
 

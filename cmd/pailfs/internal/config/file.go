@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -106,6 +107,9 @@ func yamlMessage(err error) string {
 // policySection is the key of the one section that a file may have.
 const policySection = "policy"
 
+// policyLists are the keys in it.
+var policyLists = []string{"read", "warm", "never", "through", "back"}
+
 // flatten writes the section policy, a mapping of lists, as the settings that it
 // stands for.
 func flatten(path string, content []*yaml.Node) ([]*yaml.Node, error) {
@@ -117,12 +121,12 @@ func flatten(path string, content []*yaml.Node) ([]*yaml.Node, error) {
 			continue
 		}
 		if value.Kind != yaml.MappingNode {
-			return nil, fmt.Errorf("configuration %s:%d: key %q needs lists below it: read, warm or never", path, key.Line, key.Value)
+			return nil, fmt.Errorf("configuration %s:%d: key %q needs lists below it: read, warm, never, through or back", path, key.Line, key.Value)
 		}
 		for k := 0; k < len(value.Content); k += 2 {
 			name, list := *value.Content[k], *value.Content[k+1]
-			if name.Value != "read" && name.Value != "warm" && name.Value != "never" {
-				return nil, fmt.Errorf("configuration %s:%d: unknown key %q in %s: write read, warm or never", path, name.Line, name.Value, policySection)
+			if !slices.Contains(policyLists, name.Value) {
+				return nil, fmt.Errorf("configuration %s:%d: unknown key %q in %s: write read, warm, never, through or back", path, name.Line, name.Value, policySection)
 			}
 			name.Value = policySection + "_" + name.Value
 			if list.Kind == yaml.SequenceNode {

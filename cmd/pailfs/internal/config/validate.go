@@ -37,6 +37,8 @@ func (l *Loaded) validate() error {
 		{"manifest", (*Config).checkManifest},
 		{"manifest-poll", (*Config).checkManifestPoll},
 		{"attrs", (*Config).checkAttrs},
+		{"spot-notice", (*Config).checkSpotNotice},
+		{"policy-through", (*Config).checkPolicyThrough},
 		{"write", (*Config).checkWrite},
 		{"staging-size", (*Config).checkStagingSize},
 		{"no-open", (*Config).checkNoOpen},
@@ -174,6 +176,23 @@ func (c *Config) checkManifest() error {
 // Writable tells whether the mount can be written: there must be a disk that keeps
 // what was written until it is uploaded.
 func (c *Config) Writable() bool { return !c.ReadOnly && !c.Frozen() && c.CacheDir != "" }
+
+func (c *Config) checkPolicyThrough() error {
+	if len(c.PolicyThrough) > 0 && !c.Writable() {
+		return fmt.Errorf("%s is for a mount that can be written: set cache-dir, and not read-only", c.PolicyThrough)
+	}
+	return nil
+}
+
+func (c *Config) checkSpotNotice() error {
+	if c.SpotNotice == "off" || c.SpotNotice == "ecs" {
+		return nil
+	}
+	if u, err := url.Parse(c.SpotNotice); err != nil || u.Scheme != "http" || u.Host == "" {
+		return fmt.Errorf("%q is neither off, ecs nor the address of a metadata service: write it with http://", c.SpotNotice)
+	}
+	return nil
+}
 
 func (c *Config) checkAttrs() error {
 	if c.Attrs == "oss" && c.Frozen() {
