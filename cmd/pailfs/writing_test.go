@@ -100,26 +100,34 @@ func TestPolicySaysWhichPathsAreWrittenThrough(t *testing.T) {
 func TestFlushEndsBehindWhatCannotBeUploaded(t *testing.T) {
 	s, cacheDir := startStore(t), filepath.Join(t.TempDir(), "cache")
 	f, at := writableMount(t, s, cacheDir, "--drain-timeout", "1s")
+	if err := os.Mkdir(filepath.Join(at, "ckpt"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(at, "latest"), "step 1")
+	mustRun(t, "flush", at)
 	if err := s.SetFaults([]ossemu.Fault{{
 		Operation: "PutObject", KeyContains: "shard", Kind: ossemu.FaultError, Code: "AccessDenied", Status: http.StatusForbidden,
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(at, "ckpt"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(at, "ckpt/shard"), "content")
-	writeFile(t, filepath.Join(at, "ckpt/index"), "content")
-	writeFile(t, filepath.Join(at, "latest"), "step")
-	writeFile(t, filepath.Join(at, "latest"), "step 2")
-	for _, args := range [][]string{{"flush", at}, {"umount", at}, {"flush", "--timeout", "5m", filepath.Join(at, "ckpt")}, {"flush", filepath.Join(at, "latest")}} {
+	refused := func(wants []string, args ...string) {
+		t.Helper()
 		o := run(t, environ(), args...)
-		for _, want := range []string{"ckpt/shard", "wait behind", "oss:PutObject"} {
+		for _, want := range wants {
 			if o.code != exitFailed || !strings.Contains(o.stderr, want) {
 				t.Errorf("%q: exit code %d, without %q: %s", args, o.code, want, o.stderr)
 			}
 		}
 	}
+	writeFile(t, filepath.Join(at, "ckpt/shard"), "content")
+	refused([]string{"ckpt/shard", "oss:PutObject"}, "flush", filepath.Join(at, "ckpt"))
+	// What replaces an object follows what was written below its directory before.
+	writeFile(t, filepath.Join(at, "latest"), "step 2")
+	behind := []string{"ckpt/shard", "oss:PutObject", "wait behind", "latest"}
+	refused(behind, "flush", at)
+	refused(behind, "umount", at)
+	refused(behind, "flush", "--timeout", "5m", filepath.Join(at, "latest"))
+	s.holds(t, "latest", "step 1")
 	if err := s.SetFaults(nil); err != nil {
 		t.Fatal(err)
 	}
