@@ -23,7 +23,7 @@ const (
 	watchEvery = 100 * time.Millisecond
 	// earlyParts is how many parts of files that are still being written are sent at
 	// once, of all together. While programs write faster than fastWriting, in bytes a
-	// second, it is one: they need the machine themselves.
+	// second, it is none: they need the machine themselves.
 	earlyParts  = 4
 	fastWriting = 200 << 20
 	// earlyRetry is how long after a failure a file is tried again.
@@ -232,7 +232,7 @@ func (s *Space) earlyRoom(st *fileState, fast bool) int {
 	case s.mu.draining > 0 || s.cfg.Through != nil && s.cfg.Through(join(st.Dir, st.Name)):
 		room = maxPartsInFlight
 	case fast:
-		room = 1
+		room = 0
 	}
 	return room - s.mu.early
 }

@@ -248,8 +248,8 @@ func TestEarlyPartsYieldToFastWriters(t *testing.T) {
 		st := w.space.mu.Files[h.File().ID()]
 		slow, fast := w.space.earlyRoom(st, false), w.space.earlyRoom(st, true)
 		w.space.mu.Unlock()
-		if slow != earlyParts || fast != 1 {
-			t.Errorf("room for %d parts beside slow writers and for %d beside fast ones, want %d and 1", slow, fast, earlyParts)
+		if slow != earlyParts || fast != 0 {
+			t.Errorf("room for %d parts beside slow writers and for %d beside fast ones, want %d and none", slow, fast, earlyParts)
 		}
 		w.space.SetDraining(true)
 		time.Sleep(time.Second)
