@@ -249,6 +249,7 @@ func TestAnotherNodeResumesWarm(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(third.at, ".persistence")); !os.IsNotExist(err) {
 		t.Errorf("of a session that was closed there is left: %v", err)
 	}
+	mustRun(t, "umount", third.at)
 }
 
 func TestOnlyWhoMayWriteKeepsStateOnTheMount(t *testing.T) {
@@ -272,6 +273,7 @@ func TestOnlyWhoMayWriteKeepsStateOnTheMount(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+	mustRun(t, "umount", m.at) // it saves the sessions while its directory is removed
 }
 
 func TestWarmAndEvict(t *testing.T) {
