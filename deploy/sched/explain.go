@@ -154,7 +154,7 @@ func (c *Cluster) crowded(p Pod, need, room int) *Refusal {
 	}
 	c.mu.RUnlock()
 	if total < p.GangSize {
-		return refuse(GangTooLarge, "gang %s is %d pods of %s each, and all nodes together take %d when they are empty: make the gang smaller or add nodes", p.Gang, p.GangSize, p.Wants, total)
+		return refuse(GangTooLarge, "gang %s is %d pods of (%s) each, and all nodes together take %d when they are empty: make the gang smaller or add nodes", p.Gang, p.GangSize, p.Wants, total)
 	}
-	return refuse(GangNoRoom, "gang %s needs room for %d more pods of %s each at once and there is room for %d: it waits until others end; add nodes, or make the gang smaller", p.Gang, need, p.Wants, room)
+	return refuse(GangNoRoom, "gang %s needs room for %d more pods of (%s) each at once and there is room for %d: it waits until others end; add nodes, or make the gang smaller", p.Gang, need, p.Wants, room)
 }

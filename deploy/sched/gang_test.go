@@ -144,7 +144,7 @@ func TestGangThatNeverFitsIsTold(t *testing.T) {
 	free := gpus(8)
 	g := NewGangs(clusterOf(1), time.Minute)
 	refusal := g.Admit(member("a", 0, 9), free.ask())
-	want := "gang a is 9 pods of 1 nvidia.com/gpu each, and all nodes together take 8 when they are empty: make the gang smaller or add nodes"
+	want := "gang a is 9 pods of (1 nvidia.com/gpu) each, and all nodes together take 8 when they are empty: make the gang smaller or add nodes"
 	if refusal == nil || refusal.Reason != GangTooLarge || refusal.Message != want {
 		t.Errorf("refusal is %v", refusal)
 	}

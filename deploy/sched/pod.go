@@ -147,14 +147,20 @@ func (r Resources) devices() []string {
 	return names
 }
 
-// String says what is asked for, devices only: "2 nvidia.com/gpu".
+// String says what is asked for: "2 nvidia.com/gpu, 1.5 cpu, 64 GiB memory".
 func (r Resources) String() string {
 	var parts []string
 	for _, name := range r.devices() {
 		parts = append(parts, fmt.Sprintf("%d %s", r[name], name))
 	}
-	if parts == nil {
-		return "no device"
+	if cpu := r["cpu"]; cpu > 0 {
+		parts = append(parts, fmt.Sprintf("%g cpu", float64(cpu)/1000))
 	}
-	return strings.Join(parts, " and ")
+	if memory := r["memory"]; memory > 0 {
+		parts = append(parts, humanize.IBytes(uint64(memory))+" memory")
+	}
+	if parts == nil {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
 }

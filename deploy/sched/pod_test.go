@@ -63,3 +63,10 @@ func TestTimesCountsTheScarcest(t *testing.T) {
 		}
 	}
 }
+
+func TestResourcesInWords(t *testing.T) {
+	r := Resources{"nvidia.com/gpu": 2, "cpu": 1500, "memory": 64 << 30, "pods": 1}
+	if got, want := r.String(), "2 nvidia.com/gpu, 1.5 cpu, 64 GiB memory"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

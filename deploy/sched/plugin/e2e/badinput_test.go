@@ -41,7 +41,7 @@ func TestEventsSayWhatIsWrongAndWhatHelps(t *testing.T) {
 			p.Annotations[sched.AnnotationGang], p.Annotations[sched.AnnotationGangSize] = "big", "1"
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *quantity("97")
 			p.Spec.Containers[0].Resources.Limits[v1.ResourceCPU] = *quantity("97")
-		}, `gang default/big is 1 pods of 8 nvidia.com/gpu each, and all nodes together take 0 when they are empty`},
+		}, `gang default/big is 1 pods of (8 nvidia.com/gpu, 97 cpu) each, and all nodes together take 0 when they are empty`},
 	} {
 		p := pod(test.name, "imagenet/train")
 		test.pod(p)

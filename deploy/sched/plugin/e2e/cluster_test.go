@@ -318,3 +318,25 @@ func quantity(text string) *resource.Quantity {
 	q := resource.MustParse(text)
 	return &q
 }
+
+// settled waits until the scheduler knows what was written before: it has placed a pod
+// that only a node created now can take, and watches keep the order.
+func (c *controlPlane) settled(t *testing.T) {
+	t.Helper()
+	name := fmt.Sprintf("marker-%d", c.markers.Add(1))
+	h := well(name, 0)
+	h.source = "oss://" + name
+	c.add(t, h)
+	p := pod(name, name)
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	c.create(t, p)
+	c.bound(t, name)
+	err := errors.Join(
+		c.kube.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}),
+		c.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}),
+		c.dynamic.Resource(nodeCaches).Delete(t.Context(), name, metav1.DeleteOptions{}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}

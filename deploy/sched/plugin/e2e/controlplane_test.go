@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type controlPlane struct {
 	kube         *kubernetes.Clientset
 	dynamic      dynamic.Interface
 	schedulerURL string
+	markers      atomic.Int64
 }
 
 // part is one process.

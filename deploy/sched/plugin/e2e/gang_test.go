@@ -73,7 +73,7 @@ func TestTwoJobsThatCompeteRunOneAfterTheOther(t *testing.T) {
 	if err != nil || len(waiting) == 0 {
 		t.Fatalf("pods of %s: %v, error %v", loser, waiting, err)
 	}
-	c.refusalOfAny(t, waiting, "needs room for 8 more pods of 1 nvidia.com/gpu each at once and there is room for 4")
+	c.refusalOfAny(t, waiting, "needs room for 8 more pods of (1 nvidia.com/gpu, 1 cpu) each at once and there is room for 4")
 	if n, _, err := c.placed(t.Context(), loser); n != 0 || err != nil {
 		t.Fatalf("%d pods of %s have nodes while %s runs, error %v", n, loser, winner, err)
 	}

@@ -34,11 +34,9 @@ func TestEveryPodGoesToAWarmNodeWithRoom(t *testing.T) {
 			}
 		}
 		keep = time.Now()
+		c.settled(t)
 	}
 	fresh()
-	// The first pod waits until the scheduler has heard of all nodes.
-	c.create(t, pod("first", ""))
-	c.bound(t, "first")
 
 	watch, err := c.kube.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -72,8 +70,9 @@ func TestEveryPodGoesToAWarmNodeWithRoom(t *testing.T) {
 		}
 		plain := pod(fmt.Sprintf("stock-%d", i), "")
 		plain.Spec.SchedulerName = v1.DefaultSchedulerName
-		// Of the stock scheduler's pods none may take the room of ours.
-		plain.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+		// Of the stock scheduler's pods none may take a GPU that ours need.
+		delete(plain.Spec.Containers[0].Resources.Requests, "nvidia.com/gpu")
+		delete(plain.Spec.Containers[0].Resources.Limits, "nvidia.com/gpu")
 		took, _ := place(plain)
 		stock = append(stock, took)
 		took, node := place(pod(fmt.Sprintf("trainer-%d", i), "imagenet/train"))

@@ -39,6 +39,7 @@ func TestStaleReportsAreNotWarm(t *testing.T) {
 	fresh := well("fresh", 8)
 	fresh.warm = map[string]int64{"imagenet/train": 90}
 	c.add(t, stale, fresh)
+	c.settled(t)
 	c.create(t, pod("trainer", "imagenet/train"))
 	if node := c.bound(t, "trainer"); node != "fresh" {
 		t.Errorf("trainer is on %s, of which nothing is known since an hour", node)
@@ -84,6 +85,7 @@ func TestPlacementOutlivesARestartOfTheAPIServer(t *testing.T) {
 	warm.warm = map[string]int64{"imagenet/train": 100}
 	dead.warm, dead.mountReady = warm.warm, "False"
 	c.add(t, warm, dead, well("cold", 8))
+	c.settled(t)
 	c.create(t, pod("before", "imagenet/train"))
 	if node := c.bound(t, "before"); node != "warm" {
 		t.Errorf("before the restart: %s", node)
@@ -93,6 +95,7 @@ func TestPlacementOutlivesARestartOfTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.set(t, warm)
+	c.settled(t)
 	c.create(t, pod("after", "imagenet/train"))
 	if node := c.bound(t, "after"); node != "warm" {
 		t.Errorf("after the restart: %s", node)
@@ -124,6 +127,7 @@ func TestHeldPodIsReleasedWhenTheWarmNodesDoNotTakeIt(t *testing.T) {
 	warm := well("warm", 8)
 	warm.warm = map[string]int64{"imagenet/train": 100}
 	c.add(t, warm, well("cold", 8))
+	c.settled(t)
 	// The plugin does not know anti-affinity: only the guard lets the second go elsewhere.
 	for i := range 2 {
 		p := pod(fmt.Sprintf("trainer-%d", i), "imagenet/train")
