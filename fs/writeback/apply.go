@@ -77,6 +77,10 @@ func (r *closedRecord) apply(st *state) {
 	if f == nil {
 		return
 	}
+	if f.suspect() {
+		// What the disk lost is a part of it still.
+		f.Suspect = r.Gen
+	}
 	f.Gen, f.Size, f.Stamp = r.Gen, r.Size, r.Stamp
 	if r.HasInline {
 		f.Durable, f.Inline = r.Gen, r.Gen
@@ -105,6 +109,12 @@ func (r *suspectRecord) apply(st *state) {
 	f.Suspect = r.Gen
 	if r.Aside && f.Linked {
 		st.detach(f)
+	}
+}
+
+func (r *emptiedRecord) apply(st *state) {
+	if f := st.Files[r.File]; f != nil {
+		f.Suspect = 0
 	}
 }
 

@@ -131,11 +131,16 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 // f.committing is held.
 func (s *Space) makeDurable(f *File, file *os.File) error {
 	st := f.state()
-	if st.ID == 0 || !st.Staged || st.Durable >= st.Gen {
+	switch {
+	case st.ID == 0 || !st.Staged:
 		return nil
-	}
-	if st.Suspect == st.Gen && st.Gen > 0 {
-		return fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), syscall.EIO)
+	case st.suspect():
+		s.mu.Lock()
+		delete(s.mu.undurable, f.id)
+		s.mu.Unlock()
+		return st.lostOnDisk("sync")
+	case st.Durable >= st.Gen:
+		return nil
 	}
 	if !f.named {
 		// Nothing is known to be lost if this fails: it is tried again.
@@ -181,6 +186,7 @@ func (s *Space) committer(ctx context.Context) {
 			wake(s.commitNow)
 		}
 		s.compactIfLarge()
+		s.removeDoomed()
 		wake(s.publishNow)
 		wake(s.settleNow)
 	}
@@ -221,10 +227,32 @@ func (s *Space) commitFile(f *File) error {
 		return err
 	}
 	defer file.Close()
-	if err := s.makeDurable(f, file); err != nil {
-		return err
+	err = s.makeDurable(f, file)
+	if st := f.state(); st.suspect() {
+		return nil // it was told, and status tells
 	}
-	return nil
+	return err
+}
+
+// lostOnDisk is the error of a file of which the disk does not have all that was
+// written. The kernel tells of pages that it could not write once and then takes them
+// to be clean, so that no later sync can vouch for them.
+func (f *fileState) lostOnDisk(doing string) error {
+	return fmt.Errorf("%s %q: the disk lost what was written before; write it anew from an empty file: %w", doing, join(f.Dir, f.Name), syscall.EIO)
+}
+
+// anew notes that nothing is left of the content: what is written from now on does
+// not rest on what the disk may have lost.
+func (s *Space) anew(f *File) error {
+	s.mu.Lock()
+	if st := s.mu.Files[f.id]; st == nil || !st.suspect() {
+		s.mu.Unlock()
+		return nil
+	}
+	pos := s.record(&emptiedRecord{File: f.id})
+	f.failure, f.told = nil, false
+	s.mu.Unlock()
+	return s.journal.write(pos)
 }
 
 // sleep waits for d or the end of ctx.

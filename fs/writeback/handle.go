@@ -172,6 +172,9 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 		if err := os.Truncate(s.path(f.id), 0); err != nil {
 			return nil, fmt.Errorf("truncate staged file: %w", err)
 		}
+		if err := s.anew(f); err != nil {
+			return nil, err
+		}
 	}
 	h.staged = f.content.read
 	f.content.writers++
@@ -348,7 +351,10 @@ func (h *Handle) Truncate(ctx context.Context, size int64) error {
 	f.content.RLock()
 	defer f.content.RUnlock()
 	f.touched.Store(true)
-	return f.content.write.Truncate(size)
+	if err := f.content.write.Truncate(size); err != nil || size > 0 {
+		return err
+	}
+	return f.space.anew(f)
 }
 
 // Allocate does what fallocate(2) does.
@@ -366,7 +372,8 @@ func (h *Handle) Allocate(ctx context.Context, mode uint32, off, size int64) err
 }
 
 // Flush is close(2): what was written survives the daemon from here on, and the
-// loss of power soon. It returns the error of an earlier publication once.
+// loss of power soon. It returns the error of an earlier publication once, and EIO as
+// long as the disk has lost a part of the content.
 func (h *Handle) Flush(ctx context.Context) error {
 	if !h.write {
 		return nil
@@ -378,6 +385,9 @@ func (h *Handle) Flush(ctx context.Context) error {
 	f.space.ripen(f, true)
 	if err := f.waitThrough(ctx); err != nil {
 		return err
+	}
+	if st := f.state(); st.Staged && st.suspect() {
+		return st.lostOnDisk("close")
 	}
 	return f.report()
 }
@@ -476,6 +486,13 @@ func (s *Space) released(f *File) time.Duration {
 		f.forget()
 		f.last.Staged = false
 		pos = s.record(&releasedRecord{File: f.id})
+		s.mu.doomed = append(s.mu.doomed, doomed{f.id, pos})
+		s.mu.Unlock()
+		wake(s.commitNow)
+		if err := s.journal.write(pos); err != nil {
+			s.log.Error("forgetting an unlinked file failed", "file", f.id, "err", err)
+		}
+		return 0
 	case left.Linked && unused:
 		// It was opened for writing, and nothing was written.
 		pos = s.record(&revertedRecord{File: f.id, Time: now()})
@@ -485,9 +502,10 @@ func (s *Space) released(f *File) time.Duration {
 	}
 	s.mu.Unlock()
 	if err := s.journal.write(pos); err != nil {
-		s.log.Error("forgetting an unlinked file failed", "file", f.id, "err", err)
+		s.log.Error("giving up an unused copy failed", "file", f.id, "err", err)
 		return 0
 	}
+	// A journal without this record comes to the same.
 	os.Remove(s.path(f.id))
 	return 0
 }

@@ -325,7 +325,9 @@ func (s *Space) begin(op operation, gen generation, i intent, still func() error
 	}
 	pos := s.record(&begunRecord{Op: op.ID, Gen: gen, Intent: i})
 	s.mu.Unlock()
-	return s.journal.write(pos)
+	// After the loss of power the object is known as ours only by this record. Those who
+	// begin at once share a flush.
+	return s.journal.sync(pos)
 }
 
 // done records the success of op.

@@ -43,6 +43,7 @@ const (
 	kindSnapKey
 	kindSnapConflict
 	kindIdentity
+	kindEmptied
 )
 
 // record is one change of the state.
@@ -121,6 +122,8 @@ func newRecord(k recordKind) record {
 		return &snapConflict{}
 	case kindIdentity:
 		return &identityRecord{}
+	case kindEmptied:
+		return &emptiedRecord{}
 	}
 	return nil
 }
@@ -317,6 +320,13 @@ func (r *suspectRecord) walk(c *coder) {
 	c.uint(&r.Gen)
 	c.bool(&r.Aside)
 }
+
+// emptiedRecord says that nothing is left of a suspect content: what is written from
+// now on is all new.
+type emptiedRecord struct{ File fileID }
+
+func (*emptiedRecord) kind() recordKind { return kindEmptied }
+func (r *emptiedRecord) walk(c *coder)  { c.uint(&r.File) }
 
 // attrRecord changes attributes.
 type attrRecord struct {

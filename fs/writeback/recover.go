@@ -63,7 +63,7 @@ func (s *Space) recover() error {
 		return err
 	}
 	s.journal = &journal{disk: s.disk, dir: s.cfg.Dir, file: file}
-	s.journal.mu.size = good
+	s.journal.mu.size, s.journal.mu.synced = good, -1
 	if err := s.takeUp(file, inline, rest > 0); err != nil {
 		file.Close() //nolint:errcheck // the error before counts
 		return err
@@ -190,6 +190,10 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 		for base := range names {
 			s.mu.settling[nameID{dir, base}] = &settle{}
 		}
+	}
+	// What is read was written, but perhaps by a run that did not live to sync it.
+	if err := s.journal.sync(s.journal.end()); err != nil {
+		return err
 	}
 	if err := s.removeOrphans(cut); err != nil {
 		return err

@@ -41,6 +41,9 @@ func (s *Space) renew(dir, base string) {
 // the disk.
 func (s *Space) settleLater(dir, base string, pos int64) {
 	s.mu.Lock()
+	if before := s.mu.settling[nameID{dir, base}]; before != nil {
+		pos = max(pos, before.pos)
+	}
 	s.mu.settling[nameID{dir, base}] = &settle{pos: pos}
 	s.mu.Unlock()
 	wake(s.settleNow)

@@ -160,6 +160,8 @@ type Space struct {
 		running  int
 		prepared int
 		closed   bool
+		// doomed are staged files of which nothing is left but the bytes.
+		doomed []doomed
 		// unfinished are the operations that hold back nothing; see opRun.
 		unfinished map[uint64]bool
 		// held counts, by key, those who still read an object that is about to go.
@@ -325,6 +327,7 @@ func (s *Space) Close() error {
 	s.mu.closed = true
 	s.mu.Unlock()
 	err := s.commitAll()
+	s.removeDoomed()
 	s.journal.writing.Lock()
 	err = errors.Join(err, s.journal.file.Close())
 	s.journal.writing.Unlock()

@@ -93,6 +93,8 @@ type shadowDisk struct {
 	fail, failDir error
 	// full says that nothing is free.
 	full bool
+	// onlySynced lets a loss of power take everything that was not synced.
+	onlySynced bool
 }
 
 func (d *shadowDisk) sync(f *os.File) error {
@@ -301,11 +303,11 @@ func (w *world) copyDir(from, to string, powerLost bool) error {
 				return err
 			}
 			kept, known := w.disk.content[ino]
-			if !known && w.rand.IntN(2) == 0 {
+			if !known && (w.disk.onlySynced || w.rand.IntN(2) == 0) {
 				return nil
 			}
 			// What was not synced may be there or not.
-			if w.rand.IntN(3) > 0 || !bytes.HasPrefix(b, kept) {
+			if w.disk.onlySynced || w.rand.IntN(3) > 0 || !bytes.HasPrefix(b, kept) {
 				b = kept
 			} else {
 				b = b[:len(kept)+w.rand.IntN(len(b)-len(kept)+1)]

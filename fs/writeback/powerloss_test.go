@@ -1,0 +1,172 @@
+package writeback
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// worldOfFiles is a world in which no content travels inside records.
+func worldOfFiles(t *testing.T, seed uint64) *world {
+	t.Helper()
+	return newWorldWith(t, seed, func(c *Config) {
+		l := usualLimits
+		l.inline = 3
+		c.limits = &l
+	})
+}
+
+// create opens a new file that holds content.
+func (w *world) create(base, content string) *Handle {
+	w.Helper()
+	h, err := w.space.Create(w.Context(), "", base, CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := h.WriteAt(w.Context(), []byte(content), 0); err != nil {
+		w.Fatal(err)
+	}
+	return h
+}
+
+// A durable file is replaced, or removed, and power is lost before the disk knows.
+func TestReplacedFileOutlivesTheLossOfPower(t *testing.T) {
+	for name, take := range map[string]func(w *world) error{
+		"renamed over": func(w *world) error {
+			_, err := w.space.Rename(w.Context(), "", "b", "", "a", 0)
+			return err
+		},
+		"unlinked": func(w *world) error { return w.space.Unlink(w.Context(), "", "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(8) {
+				bubble(t, func(t *testing.T) {
+					w := worldOfFiles(t, seed)
+					w.store.deny("p/a", true)
+					h := w.create("a", "durable")
+					if err := h.Sync(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					closeHandle(t, h)
+					closeHandle(t, w.create("b", "replacement"))
+					if err := w.space.Sync(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if err := take(w); err != nil {
+						t.Fatal(err)
+					}
+					w.disk.onlySynced = true
+					w.crash(true)
+					if got, err := w.read("", "a"); err != nil || got != "durable" {
+						t.Errorf("seed %d: a holds %q, %v", seed, got, err)
+					}
+					if got := w.space.Status().Suspects; len(got) > 0 && got[0] == "a" {
+						t.Errorf("seed %d: suspects are %q", seed, got)
+					}
+					w.stop()
+				})
+			}
+		})
+	}
+}
+
+// The staged file of a name that is gone goes as well, as soon as it may.
+func TestStagedFileOfAnUnlinkedNameGoes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := worldOfFiles(t, 1)
+		h := w.create("a", "content")
+		path := w.space.path(h.file.id)
+		closeHandle(t, h)
+		if err := w.space.Unlink(t.Context(), "", "a"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the staged file is there after a second: %v", err)
+		}
+		w.stop()
+	})
+}
+
+// The kernel forgets pages that it could not write: once a sync has failed, a later
+// one that succeeds says nothing about them.
+func TestFileWhoseSyncFailedIsSuspectUntilItIsWrittenAnew(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			w := worldOfFiles(t, 1)
+			h := w.create("a", "some of this is lost")
+			w.disk.Lock()
+			w.disk.fail = syscall.EIO
+			w.disk.Unlock()
+			if err := h.Sync(t.Context()); !errors.Is(err, syscall.EIO) {
+				t.Fatalf("fsync: %v", err)
+			}
+			w.disk.Lock()
+			w.disk.fail = nil
+			w.disk.Unlock()
+			if restarted {
+				w.crash(false)
+				var err error
+				if h, err = w.space.Open(t.Context(), "", "a", OpenOptions{Write: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				if _, err := h.WriteAt(t.Context(), []byte("S"), 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Sync(t.Context()); !errors.Is(err, syscall.EIO) {
+					t.Errorf("fsync after a partial rewrite: %v", err)
+				}
+				if err := h.Flush(t.Context()); !errors.Is(err, syscall.EIO) {
+					t.Errorf("close: %v", err)
+				}
+			}
+			if got := w.space.Status().Suspects; len(got) != 1 || got[0] != "a" {
+				t.Errorf("suspects are %q, want a", got)
+			}
+			time.Sleep(10 * time.Minute)
+			if got := w.inBucket(); len(got) > 0 {
+				t.Errorf("published %q", got)
+			}
+			if err := h.Truncate(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.WriteAt(t.Context(), []byte("all new"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Sync(t.Context()); err != nil {
+				t.Errorf("fsync of what was written anew: %v", err)
+			}
+			closeHandle(t, h)
+			w.drain()
+			w.holds("p/a", "all new")
+			w.stop()
+		})
+	}
+}
+
+// An object is published, power is lost at once, and the file is written again: what
+// is there is ours, not somebody else's.
+func TestPublishedJustBeforeTheLossOfPowerIsNoConflict(t *testing.T) {
+	for seed := range uint64(8) {
+		bubble(t, func(t *testing.T) {
+			w := worldOfFiles(t, seed)
+			w.write("", "a", "first content")
+			for len(w.inBucket()) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			w.disk.onlySynced = true
+			w.crash(true)
+			w.write("", "a", "second content")
+			w.drain()
+			if got := w.space.Status().Conflicts; len(got) > 0 {
+				t.Errorf("seed %d: conflicts %+v", seed, got)
+			}
+			w.holds("p/a", "second content")
+			w.stop()
+		})
+	}
+}
