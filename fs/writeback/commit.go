@@ -109,7 +109,7 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 		f.unsure.Store(true)
 	}
 	r.Keep = !sure
-	if r.Size <= f.space.cfg.limits.inline {
+	if r.Size <= f.space.cfg.limits.inline && f.space.journal.reserve(f.space.reserve()+r.Size) == nil {
 		b := make([]byte, r.Size)
 		if n, err := file.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 			return false, nil, fmt.Errorf("read staged file: %w", err)

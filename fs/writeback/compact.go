@@ -20,6 +20,8 @@ const (
 	// maxCarried is how much content of small files a compaction carries over, in bytes,
 	// since it is in memory meanwhile. The rest goes to the disk.
 	maxCarried = 32 << 20
+	// lowCompactFrom is the size from which it is compacted on a full disk.
+	lowCompactFrom = 16 << 10
 )
 
 // compactIfLarge writes the state as a new journal if the old one is mostly
@@ -36,7 +38,13 @@ func (s *Space) compactIfLarge() {
 	}
 	live += 200 * int64(len(s.mu.Ops)+len(s.mu.Keys))
 	s.mu.Unlock()
-	if size := s.journal.size(); size < s.cfg.limits.journal || size < compactFactor*live {
+	size := s.journal.size()
+	if s.journal.isLow() {
+		// What the old one gives back is worth more than the work.
+		if err := s.journal.reserve(s.reserve()); err == nil || size < compactFactor*live/2 || size < lowCompactFrom {
+			return
+		}
+	} else if size < s.cfg.limits.journal || size < compactFactor*live {
 		return
 	}
 	if err := s.compact(); err != nil {
@@ -53,7 +61,7 @@ type content struct {
 
 // compact replaces the journal by one that says the same.
 func (s *Space) compact() error {
-	inline, err := s.readInline()
+	inline, err := s.readInline(s.journal.isLow())
 	if err != nil {
 		return err
 	}
@@ -97,6 +105,7 @@ func (s *Space) compact() error {
 	defer j.mu.Unlock()
 	j.mu.size = int64(len(b))
 	j.mu.written, j.mu.synced = upTo, upTo
+	j.mu.allocated, j.mu.spare = max(j.mu.spare, j.mu.size), 0
 	return nil
 }
 
@@ -110,8 +119,9 @@ func (j *journal) broken(err error) error {
 }
 
 // readInline returns the content of files that is in their records only. What was
-// changed since, and what would be too much, goes to the disk instead.
-func (s *Space) readInline() (map[fileID]content, error) {
+// changed since, and what would be too much, goes to the disk instead; all of it if
+// the disk is low.
+func (s *Space) readInline(low bool) (map[fileID]content, error) {
 	inline := make(map[fileID]content)
 	carried := int64(0)
 	for {
@@ -123,14 +133,14 @@ func (s *Space) readInline() (map[fileID]content, error) {
 			}
 		}
 		s.mu.Unlock()
-		if len(missing) <= 16 {
+		if len(missing) == 0 || !low && len(missing) <= 16 {
 			return inline, nil
 		}
 		synced := false
 		for _, f := range missing {
 			c := content{gen: f.Gen}
 			var err error
-			if carried+f.Size > s.cfg.limits.carried {
+			if low || carried+f.Size > s.cfg.limits.carried {
 				synced, err = true, s.syncStaged(f.ID)
 			} else if c.data, err = s.readContent(&f); err == nil {
 				carried += f.Size

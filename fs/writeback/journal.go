@@ -89,8 +89,11 @@ type journal struct {
 		buffer []byte
 		// appended ≥ written ≥ synced are positions.
 		appended, written, synced int64
-		// size is the length of the file.
-		size int64
+		// size is the length of the file, allocated the offset up to which it has blocks,
+		// spare the same of the file that will take its place. low says that there was no
+		// room for more; see reserve.go.
+		size, allocated, spare int64
+		low                    bool
 		// err is why nothing can be written any more.
 		err error
 	}

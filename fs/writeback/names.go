@@ -243,6 +243,9 @@ func (s *Space) keepDir(ctx context.Context, dir string) error {
 
 // Mkdir makes a directory.
 func (s *Space) Mkdir(ctx context.Context, dir, base string) error {
+	if err := s.admit(ctx); err != nil {
+		return err
+	}
 	p, e, err := s.newPlace(ctx, dir, base)
 	if err != nil {
 		return err
@@ -317,6 +320,9 @@ func (s *Space) Rmdir(ctx context.Context, dir, base string) error {
 func (s *Space) Rename(ctx context.Context, dir, base, newDir, newBase string, flags uint32) (*File, error) {
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return nil, syscall.EINVAL
+	}
+	if err := s.admit(ctx); err != nil {
+		return nil, err
 	}
 	for {
 		f, err := s.rename(ctx, dir, base, newDir, newBase, flags)

@@ -27,6 +27,9 @@ func (s *Space) room(ctx context.Context) error {
 	if err := s.spare(); err != nil {
 		return err
 	}
+	if err := s.admit(ctx); err != nil {
+		return err
+	}
 	if s.cfg.StagingSize == 0 {
 		return nil
 	}

@@ -97,11 +97,16 @@ var errReplaced = errors.New("the journal was replaced, perhaps not on the disk"
 // makeJournal writes a journal file whole or not at all, or fails with errReplaced.
 func makeJournal(d disk, dir string, content []byte) error {
 	fresh := filepath.Join(dir, journalNew)
-	file, err := os.OpenFile(fresh, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	// Room may be allocated there.
+	file, err := os.OpenFile(fresh, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(content)
+	_, err = file.WriteAt(content, 0)
+	if info, failed := file.Stat(); err == nil && (failed != nil || info.Size() > int64(len(content))) {
+		// What a failed attempt has left.
+		err = file.Truncate(int64(len(content)))
+	}
 	if err == nil {
 		err = d.sync(file)
 	}
@@ -199,6 +204,9 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 		return err
 	}
 	s.compactIfLarge()
+	if err := s.journal.reserve(s.reserve()); err != nil {
+		s.log.Warn("the journal has no reserve: what takes up more of the disk is refused", "err", err)
+	}
 	return s.journal.sync(s.journal.end())
 }
 

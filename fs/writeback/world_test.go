@@ -95,6 +95,8 @@ type shadowDisk struct {
 	full bool
 	// onlySynced lets a loss of power take everything that was not synced.
 	onlySynced bool
+	// real brings files to the real disk as well.
+	real bool
 }
 
 func (d *shadowDisk) sync(f *os.File) error {
@@ -102,6 +104,11 @@ func (d *shadowDisk) sync(f *os.File) error {
 	defer d.Unlock()
 	if d.fail != nil {
 		return d.fail
+	}
+	if d.real {
+		if err := (realDisk{}).sync(f); err != nil {
+			return err
+		}
 	}
 	info, err := f.Stat()
 	if err != nil {
