@@ -76,6 +76,9 @@ func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name stri
 
 // make makes a file, opens it and tells the kernel of it.
 func (f *filesystem) make(ctx context.Context, dir *inode, name string, o writeback.CreateOptions, out *fuse.EntryOut) (*inode, *writeback.Handle, error) {
+	if err := f.space.AwaitRoom(ctx); err != nil {
+		return nil, nil, err
+	}
 	f.moves.RLock()
 	defer f.moves.RUnlock()
 	h, err := f.space.Create(ctx, dir.dirPath(), name, o)
@@ -167,6 +170,9 @@ func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
+	if err := f.space.Admit(ctx); err != nil {
+		return f.refuse("mkdir "+name, dir, err)
+	}
 	f.moves.RLock()
 	defer f.moves.RUnlock()
 	if err := f.space.Mkdir(ctx, dir.dirPath(), name); err != nil {
@@ -191,14 +197,31 @@ func (f *filesystem) Symlink(cancel <-chan struct{}, in *fuse.InHeader, target, 
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
-	f.moves.RLock()
-	defer f.moves.RUnlock()
-	file, err := f.space.Symlink(ctx, dir.dirPath(), name, target, created(0o777, in.Caller))
+	file, err := f.makeLink(ctx, dir, name, target, created(0o777, in.Caller), out)
+	if err == nil {
+		if err = file.AwaitThrough(ctx); err != nil {
+			f.Forget(out.NodeId, 1)
+		}
+	}
 	if err != nil {
 		return f.refuse("symlink "+name, dir, err)
 	}
-	f.entered(dir, name, manifest.Symlink, file, out).target.Store(&target)
 	return fuse.OK
+}
+
+// makeLink makes a symbolic link and tells the kernel of it.
+func (f *filesystem) makeLink(ctx context.Context, dir *inode, name, target string, o writeback.CreateOptions, out *fuse.EntryOut) (*writeback.File, error) {
+	if err := f.space.AwaitRoom(ctx); err != nil {
+		return nil, err
+	}
+	f.moves.RLock()
+	defer f.moves.RUnlock()
+	file, err := f.space.Symlink(ctx, dir.dirPath(), name, target, o)
+	if err != nil {
+		return nil, err
+	}
+	f.entered(dir, name, manifest.Symlink, file, out).target.Store(&target)
+	return file, nil
 }
 
 // SetXAttr implements [fuse.RawFileSystem].

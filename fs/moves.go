@@ -11,7 +11,8 @@ import (
 
 // moves keep what is known by path right while directories are renamed. What
 // changes a name holds the lock for reading, from the moment at which it learns the
-// path of the directory; the rename of a directory holds it for writing. A lookup,
+// path of the directory; the rename of a directory holds it for writing. Waits for
+// room and for publication come before or after. A lookup,
 // which may wait for the store, holds nothing: it begins anew if a directory was
 // renamed meanwhile.
 type moves struct {

@@ -32,6 +32,9 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		victim = f.known(to, &there)
 		f.keep(ctx, victim)
 	}
+	if err := f.space.Admit(ctx); err != nil {
+		return f.refuse("rename "+oldName, from, err)
+	}
 	if e.Kind == manifest.Directory {
 		err = f.renameDirectory(ctx, from, to, oldName, newName, in.Flags, victim)
 	} else {

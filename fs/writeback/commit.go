@@ -151,20 +151,23 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 	}
 	err := s.disk.sync(file)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.mu.Files[f.id] == nil {
+		s.mu.Unlock()
 		return nil
 	}
 	delete(s.mu.undurable, f.id)
 	if err != nil {
 		// The kernel tells of a page that it could not write once, and then forgets it.
 		err = fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), err)
-		s.record(&suspectRecord{File: f.id, Gen: st.Gen})
+		pos := s.record(&suspectRecord{File: f.id, Gen: st.Gen})
 		f.failure, f.told = err, false
+		s.mu.Unlock()
 		s.log.Error("the disk did not take a change: it is kept but not published until it is written again", "path", join(st.Dir, st.Name), "err", err)
-		return err
+		// The next daemon would find a file that syncs well.
+		return errors.Join(err, s.journal.write(pos))
 	}
 	s.record(&durableRecord{File: f.id, Gen: st.Gen})
+	s.mu.Unlock()
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -59,8 +60,19 @@ type content struct {
 	data []byte
 }
 
-// compact replaces the journal by one that says the same.
+// compact replaces the journal by one that says the same, and takes what the old one
+// gives back for the next time before others do.
 func (s *Space) compact() error {
+	if err := s.replaceJournal(); err != nil {
+		return err
+	}
+	if err := s.journal.reserve(s.reserve()); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	return nil
+}
+
+func (s *Space) replaceJournal() error {
 	inline, err := s.readInline(s.journal.isLow())
 	if err != nil {
 		return err

@@ -24,6 +24,10 @@ type File struct {
 	// and while it becomes a staged file, which may take a download.
 	committing turn
 
+	// adopting is held while the cache takes the staged file, which it reads for that:
+	// opens to read wait, stat and reads do not.
+	adopting sync.Mutex
+
 	// content guards where the content is and who has it open.
 	content struct {
 		sync.RWMutex
@@ -234,6 +238,16 @@ func (f *File) openStaged() error {
 	}
 	f.content.read = file
 	return nil
+}
+
+// closeUnused closes the staged file if nobody has f open.
+func (f *File) closeUnused() {
+	f.content.Lock()
+	defer f.content.Unlock()
+	if !f.busy() && f.content.read != nil {
+		f.content.read.Close() //nolint:errcheck // it was only read
+		f.content.read = nil
+	}
 }
 
 // busy reports whether somebody has f open. f.content is locked.

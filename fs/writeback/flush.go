@@ -218,6 +218,9 @@ func covers(path, name string) bool {
 	return path == "" || name == path || strings.HasPrefix(name, path+"/")
 }
 
+// AwaitThrough returns when f is published, if close waits for that at its path.
+func (f *File) AwaitThrough(ctx context.Context) error { return f.waitThrough(ctx) }
+
 // waitThrough returns when the last generation of f is published, if its path asks
 // for that, or with the reason why it cannot be.
 func (f *File) waitThrough(ctx context.Context) error {

@@ -134,6 +134,8 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, error) {
 	h := &Handle{file: f, write: o.Write, passing: o.Write && o.Passing}
 	if !o.Write {
+		f.adopting.Lock()
+		defer f.adopting.Unlock()
 		f.content.Lock()
 		defer f.content.Unlock()
 		st := f.state()

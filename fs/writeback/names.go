@@ -117,7 +117,8 @@ func (s *Space) uncreate(f *File) {
 	}
 }
 
-// Symlink makes a symbolic link.
+// Symlink makes a symbolic link. Where close waits for the object store, the caller has
+// to, with [File.AwaitThrough].
 func (s *Space) Symlink(ctx context.Context, dir, base, target string, o CreateOptions) (*File, error) {
 	switch {
 	case target == "" || strings.IndexByte(target, 0) >= 0:
@@ -135,7 +136,7 @@ func (s *Space) Symlink(ctx context.Context, dir, base, target string, o CreateO
 	if _, err := h.WriteAt(ctx, []byte(target), 0); err != nil {
 		return nil, err
 	}
-	return f, h.Flush(ctx)
+	return f, f.commit(false)
 }
 
 // Unlink removes a name that is not a directory.

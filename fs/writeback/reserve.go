@@ -33,6 +33,13 @@ func (s *Space) reserve() int64 {
 	return reserveBase + reserveEach*int64(len(s.mu.Files)+len(s.mu.Ops)+len(s.mu.Keys))
 }
 
+// Admit returns when a name may be made or renamed without waiting for room. Whoever
+// holds up others meanwhile asks first.
+func (s *Space) Admit(ctx context.Context) error { return s.admit(ctx) }
+
+// AwaitRoom does the same for a file that is made and written.
+func (s *Space) AwaitRoom(ctx context.Context) error { return s.room(ctx) }
+
 // admit returns when there is room for a record that makes more to do. It waits for
 // that as for the room of staged files.
 func (s *Space) admit(ctx context.Context) error {

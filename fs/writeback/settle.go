@@ -190,25 +190,45 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 func (s *Space) adopt(f *File) time.Duration {
 	f.committing.Lock()
 	defer f.committing.Unlock()
+	f.adopting.Lock()
+	defer f.adopting.Unlock()
 	f.content.Lock()
-	defer f.content.Unlock()
 	st := f.state()
 	if f.busy() || st.ID == 0 || !st.Staged || st.PubGen != st.Gen {
+		f.content.Unlock()
 		return 0
 	}
-	if changed, again := s.settled(f); changed || again > 0 {
+	changed, again := s.settled(f)
+	if changed || again > 0 {
+		f.content.Unlock()
 		return again
 	}
-	path := s.path(f.id)
-	moved, err := s.cache.Adopt(st.Published, st.PubCRC, path)
+	// Who asks for size and bytes meanwhile finds them here, wherever the name goes.
+	err := f.openStaged()
+	f.content.Unlock()
+	if err != nil {
+		s.log.Warn("opening a published file failed", "err", err)
+		return time.Minute
+	}
+	defer f.closeUnused()
+	moved, err := s.cache.Adopt(st.Published, st.PubCRC, s.path(f.id))
 	if err != nil {
 		s.log.Warn("the cache could not take a published file", "path", join(st.Dir, st.Name), "err", err)
 		moved = false
 	}
+	same := moved
 	if !moved {
-		if differs, again := s.differs(f, st.PubCRC); differs || again > 0 {
+		same, again = s.same(f, st.PubCRC)
+		if again > 0 {
 			return again
 		}
+	}
+	f.content.Lock()
+	defer f.content.Unlock()
+	if !same {
+		f.touched.Store(true)
+		_, again = s.settled(f)
+		return again
 	}
 	s.mu.Lock()
 	if now := s.mu.Files[f.id]; now == nil {
@@ -263,10 +283,10 @@ func (s *Space) settled(f *File) (changed bool, again time.Duration) {
 	return true, 0
 }
 
-// differs reports whether the staged file of f, which nobody can change any more, has
-// another CRC-64 than what was published: a store into a page that was still to be
-// written back does not show in the time. Then it is committed again.
-func (s *Space) differs(f *File, crc uint64) (changed bool, again time.Duration) {
+// same reports whether the staged file of f, which nobody can change any more, has the
+// CRC-64 of what was published: a store into a page that was still to be written back
+// does not show in the time.
+func (s *Space) same(f *File, crc uint64) (same bool, again time.Duration) {
 	file, err := os.Open(s.path(f.id))
 	if err != nil {
 		s.log.Warn("opening a published file failed", "err", err)
@@ -278,11 +298,7 @@ func (s *Space) differs(f *File, crc uint64) (changed bool, again time.Duration)
 		s.log.Warn("reading a published file failed", "err", err)
 		return false, time.Minute
 	}
-	if sum.Sum64() == crc {
-		return false, 0
-	}
-	f.touched.Store(true)
-	return s.settled(f)
+	return sum.Sum64() == crc, 0
 }
 
 // vouch leaves a name to the base tree if that shows what is so, or if somebody has

@@ -247,3 +247,43 @@ func TestFetchForWritingIsNotForgotten(t *testing.T) {
 		w.stop()
 	})
 }
+
+// While the cache reads a published file to take it, others may ask for its size and
+// its bytes.
+func TestFileThatIsAdoptedAnswers(t *testing.T) {
+	for _, forgetful := range []float64{0, 1} {
+		bubble(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.cache.forgetful = forgetful
+			asked := 0
+			w.write("", "a", "content")
+			e, _, err := w.space.Lookup(t.Context(), "", "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.cache.adopting = func() {
+				answered := make(chan error, 1)
+				go func() {
+					_, err := e.File.Stat()
+					_, _, failed := e.File.ReadAt(make([]byte, 3), 0)
+					answered <- errors.Join(err, failed)
+				}()
+				select {
+				case err := <-answered:
+					if err != nil {
+						t.Error(err)
+					}
+				case <-time.After(time.Minute):
+					t.Error("stat waits for the adoption")
+				}
+				asked++
+			}
+			w.drain()
+			time.Sleep(10 * time.Minute)
+			if asked == 0 {
+				t.Error("nothing was adopted: that is not the case to be tested")
+			}
+			w.stop()
+		})
+	}
+}

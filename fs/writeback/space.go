@@ -94,7 +94,7 @@ type Cache interface {
 // Space is everything that was changed through a mount. It is safe for concurrent
 // use.
 //
-// Lock order: File.committing, File.content, Space.mu, the journal's locks. There is
+// Lock order: File.committing, File.adopting, File.content, Space.mu, the journal's locks. There is
 // no I/O under Space.mu.
 type Space struct {
 	cfg    Config

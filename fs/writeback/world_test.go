@@ -32,6 +32,8 @@ type fakeCache struct {
 	// it freed.
 	asked, gives atomic.Int64
 	rand         *rand.Rand
+	// adopting, if set, is called while a file is taken.
+	adopting func()
 
 	mu      sync.Mutex
 	content map[oss.Object][]byte
@@ -62,6 +64,9 @@ func (c *fakeCache) get(obj oss.Object) ([]byte, bool) {
 }
 
 func (c *fakeCache) Adopt(obj oss.Object, crc uint64, path string) (bool, error) {
+	if c.adopting != nil {
+		c.adopting()
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return false, err
