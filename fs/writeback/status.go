@@ -22,7 +22,8 @@ type Status struct {
 	DirtyFiles int   `json:"dirty_files"`
 	DirtyBytes int64 `json:"dirty_bytes"`
 	Pending    int   `json:"pending"`
-	// NotDurable is how many closed files the loss of power would take.
+	// NotDurable is how many files that were closed or renamed the loss of power would
+	// set back.
 	NotDurable int `json:"not_durable"`
 	// Oldest is since when the oldest of them waits.
 	Oldest time.Time `json:"oldest,omitzero"`
@@ -73,7 +74,11 @@ func (s *Space) Status() Status {
 		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0, NotDurable: len(s.mu.undurable),
 		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.bytes, Failures: s.mu.stats.failures,
 	}
+	synced := s.journal.synced()
 	for id, op := range s.mu.Ops {
+		if op.Kind == opPut && s.mu.runs[id].pos > synced && !s.mu.undurable[op.File] {
+			st.NotDurable++ // its bytes may be, but not what is to become of them
+		}
 		if at := time.Unix(0, op.At); st.Oldest.IsZero() || at.Before(st.Oldest) {
 			st.Oldest = at
 		}
