@@ -435,7 +435,7 @@ func (h *Handle) Release() {
 	if h.passing {
 		f.content.passing--
 	}
-	commits := h.write && !(h.passing && f.content.writers > f.content.passing)
+	commits := h.write && (!h.passing || f.content.writers <= f.content.passing)
 	if f.content.writers == 0 && f.content.write != nil {
 		f.content.write.Close() //nolint:errcheck // what it wrote is in the page cache; fsync tells
 		f.content.write = nil

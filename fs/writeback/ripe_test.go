@@ -38,7 +38,7 @@ func (w *world) setSize(name string, size int64) {
 func TestSizeSetBesideAWriterIsCommittedWithItsClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		h := w.replacing("a", "good")
+		w.replacing("a", "good")
 		w.setSize("a", 8192)
 		time.Sleep(10 * time.Minute)
 		w.holds("p/a", "good")
