@@ -87,7 +87,7 @@ func (s *Space) watch(f *File, fresh bool) {
 }
 
 // unwatch notes that one who had f open for writing has let it go, and that what he
-// wrote is committed.
+// did is committed, or will be by those who write.
 func (s *Space) unwatch(f *File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

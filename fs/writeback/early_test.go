@@ -294,3 +294,29 @@ func TestUploadsYieldToFastWriters(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestSizeSetBesideAWriterIsForgotten: a file that nobody has open is not watched.
+func TestSizeSetBesideAWriterIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		watched := func() int {
+			w.space.mu.Lock()
+			defer w.space.mu.Unlock()
+			return len(w.space.mu.writing)
+		}
+		h := w.startWriting("", "a", "hello")
+		size := int64(3)
+		if err := w.space.SetAttrFile(t.Context(), h.File(), SetAttr{Size: &size}); err != nil {
+			t.Fatal(err)
+		}
+		if n := watched(); n != 1 {
+			t.Errorf("%d files are watched while one is open", n)
+		}
+		w.finish(h)
+		if n := watched(); n != 0 {
+			t.Errorf("%d files are watched although nobody has one open", n)
+		}
+		w.drain()
+		w.stop()
+	})
+}

@@ -450,6 +450,8 @@ func (h *Handle) Release() {
 		if err := f.commit(false); err != nil {
 			s.log.Error("a change after the last close could not be recorded", "file", f.id, "err", err)
 		}
+	}
+	if h.write {
 		s.unwatch(f)
 	}
 	if commits {
