@@ -51,11 +51,14 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	st := s.mu.Files[op.File]
 	same := st != nil && s.mu.Ops[op.ID] != nil && st.Linked && st.Key == op.Key
 	var state fileState
+	there := false
 	if same {
 		state = *st
 		run := s.mu.runs[op.ID]
-		look.wanted, look.written, look.meant = run.wanted, run.written, f.meant == st.Gen
+		look.wanted, look.written, look.meant = run.wanted, run.written, f.meant > st.PubGen
 		look.changed = st.Gen != before
+		k := s.mu.Keys[op.Key]
+		there = k.Remote == st.Object && len(k.Maybe) == 0
 	}
 	growing := s.mu.writing[op.File] != nil && s.mu.writing[op.File].log
 	s.mu.Unlock()
@@ -64,12 +67,16 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, errSuperseded
 	case !state.Staged:
 		return &snapshot{state: state, opens: opens, sealed: true}, nil
-	case state.Suspect == state.Gen:
+	case state.suspect():
 		return nil, errOpen
 	case state.Gen == state.BaseGen:
-		// Nothing of it was committed: renamed while it is being written.
+		// Nothing of it was committed: renamed while it is being written, or only its
+		// attributes were set. Then the key has what a crash would lead back to.
 		if !look.open {
 			s.released(f)
+		}
+		if there {
+			return nil, errUnfinished
 		}
 		return nil, errOpen
 	case state.Durable < state.Gen:

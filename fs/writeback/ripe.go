@@ -36,15 +36,17 @@ var (
 type glance struct {
 	// wanted is since when it is, written when it was last found unfinished.
 	wanted, written time.Time
-	// open says that somebody has it open for writing, meant that its content was
-	// committed by fsync, changed that it was changed through a mapping just now.
+	// open says that somebody has it open for writing, meant that it was committed by
+	// fsync since it was published last, changed that it was changed through a mapping
+	// just now.
 	open, meant, changed bool
 }
 
 // ripe says whether a committed file that somebody can still change is to be
 // published as it is at this moment: nil, [errRipening] or [errUnfinished].
 //
-// An fsync says that the content is worth keeping. The close of one of several
+// An fsync says that the content is worth keeping, also after other commits: what was
+// closed after it must not appear without it. The close of one of several
 // descriptors says so only if nothing comes after it: a program that maps a file
 // closes the descriptor that it set the size with, and fills the file then. A
 // file that is written after such a close, or has holes, is not finished.

@@ -2,6 +2,7 @@ package writeback
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -204,4 +205,82 @@ func TestFileThatNeverRestsHoldsBackOnlyWhatIsBeside(t *testing.T) {
 		w.drain()
 		w.stop()
 	})
+}
+
+// What was synced is meant until it is published, also if the close of another
+// descriptor commits what was written since.
+func TestSyncedFileIsMeantAlsoAfterAnotherClose(t *testing.T) {
+	for _, another := range []bool{false, true} {
+		t.Run(fmt.Sprint("another close: ", another), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newPartsWorld(t, func(*Config) {})
+				h := w.startWriting("", "shard", filled(80))
+				if err := h.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.passThrough(h, "more", 10)
+				if another {
+					h2, err := w.space.Open(t.Context(), "", "shard", OpenOptions{Write: true})
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.finish(h2)
+				}
+				w.write("", "latest", "shard")
+				for range 100 {
+					w.passThrough(h, time.Now().String()[:20], 30)
+					got := w.inBucket()
+					if got["p/latest"] != "" && got["p/shard"] == "" {
+						t.Fatal("latest is there, and the shard that was synced before is not")
+					}
+				}
+				if got := w.inBucket(); got["p/shard"] == "" {
+					t.Error("five minutes after it was synced, the shard is not published")
+				}
+				w.finish(h)
+				w.drain()
+				w.stop()
+			})
+		})
+	}
+}
+
+// A time that is set on an object that is being edited holds back nothing: until it is
+// committed, the key has its content.
+func TestTimeOfAnOpenFileHoldsBackNothing(t *testing.T) {
+	for _, attrs := range []bool{false, true} {
+		t.Run(fmt.Sprint("attributes: ", attrs), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newPartsWorld(t, func(c *Config) { c.Attrs = attrs })
+				w.store.put("p/d/old", filled(60))
+				h, err := w.space.Open(t.Context(), "d", "old", OpenOptions{Write: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				mode := uint32(0o600)
+				if attrs {
+					err = w.space.SetAttrFile(t.Context(), h.File(), SetAttr{Mode: &mode})
+				} else {
+					err = w.space.Touch(h.File(), time.Now())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.write("d", "new", "new")
+				time.Sleep(10 * time.Minute)
+				w.holds("p/d/new", "new")
+				w.finish(h)
+				w.drain()
+				if attrs {
+					w.store.Lock()
+					got := parseAttributes(w.store.objects["p/d/old"].Meta)
+					w.store.Unlock()
+					if got.Mode != mode {
+						t.Errorf("the bucket has mode %o, want %o", got.Mode, mode)
+					}
+				}
+				w.stop()
+			})
+		})
+	}
 }
