@@ -274,9 +274,14 @@ func (b *fakeBucket) UploadPart(ctx context.Context, u oss.MultipartUpload, numb
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return oss.Part{}, err
 	}
+	size := body.Size()
 	content, err := io.ReadAll(body)
 	if err != nil {
 		return oss.Part{}, err
+	}
+	if int64(len(content)) < size {
+		// As the client does that can read no more.
+		return oss.Part{}, fmt.Errorf("%w: read content to send: %w", oss.ErrInvalid, io.ErrUnexpectedEOF)
 	}
 	return b.part(ctx, u, number, func() ([]byte, error) {
 		b.sent += int64(len(content))

@@ -133,7 +133,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, snap.cut(err)
 	}
 	for _, part := range p.parts {
 		p.crc = oss.CombineCRC64(p.crc, part.CRC64, part.Size)

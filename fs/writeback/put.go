@@ -107,6 +107,19 @@ func (n *snapshot) close() {
 	}
 }
 
+// cut returns err, which sending the content came to, unless the file became shorter
+// meanwhile: a body that ends too soon is refused as if it could never be sent.
+func (n *snapshot) cut(err error) error {
+	info, failed := n.file.Stat()
+	switch {
+	case failed != nil || info.Size() >= n.state.Size:
+		return err
+	case n.sealed:
+		return errRipening
+	}
+	return errUnsteady
+}
+
 // current says whether what was read is what the file had all the time. Space.mu is
 // held.
 func (n *snapshot) current(s *Space, op operation) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -280,6 +281,7 @@ func TestFileThatIsAdoptedAnswers(t *testing.T) {
 			}
 			w.drain()
 			time.Sleep(10 * time.Minute)
+			synctest.Wait()
 			if asked == 0 {
 				t.Error("nothing was adopted: that is not the case to be tested")
 			}

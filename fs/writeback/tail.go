@@ -177,7 +177,7 @@ func (s *Space) extend(ctx context.Context, u oss.MultipartUpload, snap *snapsho
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, snap.cut(err)
 	}
 	if len(copies) == 1 {
 		parts[0].CRC64 = t.crc
