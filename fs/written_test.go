@@ -375,7 +375,7 @@ func TestTimesOfWrittenFilesAreSetWithoutAttributes(t *testing.T) {
 	e := startStore(t)
 	e.Put("old", []byte("x"))
 	w := mountWritten(t, e, writtenOptions{})
-	must(t, e.Server.SetFaults([]ossemu.Fault{{Operation: "PutObject", Kind: ossemu.FaultError, Code: "InternalError"}}))
+	must(t, e.Server.SetFaults([]ossemu.Fault{{KeyContains: "large", Kind: ossemu.FaultError, Code: "InternalError"}}))
 	past := time.Unix(1_600_000_000, 0)
 	must(t, os.WriteFile(w.path("file"), []byte("content"), 0o644))
 	must(t, os.Chtimes(w.path("file"), past, past))
@@ -459,4 +459,32 @@ func TestSizeSetBesideAWriterIsNoCommit(t *testing.T) {
 	must(t, os.Truncate(w.path("f"), 2))
 	w.drain(t)
 	w.holds(t, "f", []byte("go"))
+}
+
+// A program that waits for room to make a file holds up nobody who renames a directory.
+func TestRenamingADirectoryWaitsForNoWriter(t *testing.T) {
+	e := startStore(t)
+	w := mountWritten(t, e, writtenOptions{space: writeback.Config{StagingSize: 1 << 20, FullWait: 2 * time.Minute}})
+	must(t, os.Mkdir(w.path("d"), 0o755))
+	must(t, os.Mkdir(w.path("other"), 0o755)) // the kernel holds the directory in which a file is made
+	must(t, e.Server.SetFaults([]ossemu.Fault{{KeyContains: "large", Kind: ossemu.FaultError, Code: "InternalError"}}))
+	must(t, os.WriteFile(w.path("d/large"), random(1, 2<<20), 0o644))
+	made := make(chan error, 1)
+	go func() { made <- os.WriteFile(w.path("other/waits"), nil, 0o644) }()
+	for i := range 40 {
+		from, to := "d", "e"
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		must(t, os.Rename(w.path(from), w.path(to)))
+		time.Sleep(10 * time.Millisecond)
+	}
+	select {
+	case err := <-made:
+		t.Fatalf("the file was made, %v: nobody waited", err)
+	default:
+	}
+	must(t, e.Server.SetFaults(nil))
+	w.drain(t)
+	must(t, <-made)
 }

@@ -38,22 +38,9 @@ func (f *File) commit(durable bool) error {
 		return err
 	}
 	if changed {
-		s.mu.Lock()
-		if s.mu.Files[f.id] == nil {
-			s.mu.Unlock()
-			return nil
-		}
-		pos := s.record(r)
-		if !r.HasInline {
-			s.mu.undurable[f.id] = true
-		}
-		s.mu.Unlock()
-		if err := s.journal.write(pos); err != nil {
-			f.touched.Store(true)
+		if err := s.recordCommit(f, file, r); err != nil {
 			return err
 		}
-		wake(s.commitNow)
-		wake(s.publishNow)
 	}
 	if !durable {
 		return nil
@@ -63,6 +50,43 @@ func (f *File) commit(durable bool) error {
 	}
 	s.mean(f)
 	return s.journal.sync(s.journal.end())
+}
+
+// recordCommit writes down what compare has found. f.committing is held.
+func (s *Space) recordCommit(f *File, file *os.File, r *closedRecord) error {
+	var commit record = r
+	st := f.state()
+	early := r.Keep && !r.HasInline && st.Gen > 0 && st.Durable >= st.Gen
+	var failed error
+	if early {
+		// What was durable must not become doubtful by a change that nobody has seen and
+		// that is perhaps none: the journal speaks of it when the disk has it.
+		failed = s.disk.sync(file)
+	}
+	synced := early && failed == nil
+	if synced {
+		commit = &groupRecord{Records: []record{r, &durableRecord{File: f.id, Gen: r.Gen}}}
+	}
+	s.mu.Lock()
+	if s.mu.Files[f.id] == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	pos := s.record(commit)
+	if !r.HasInline && !synced {
+		s.mu.undurable[f.id] = true
+	}
+	s.mu.Unlock()
+	wake(s.commitNow)
+	wake(s.publishNow)
+	if err := s.journal.write(pos); err != nil {
+		f.touched.Store(true)
+		return err
+	}
+	if failed != nil {
+		return s.spoil(f, failed)
+	}
+	return nil
 }
 
 // openForCommit opens the staged file, or returns nil if there is none to commit.
@@ -149,26 +173,38 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 		}
 		f.named = true
 	}
-	err := s.disk.sync(file)
+	if err := s.disk.sync(file); err != nil {
+		return s.spoil(f, err)
+	}
 	s.mu.Lock()
 	if s.mu.Files[f.id] == nil {
 		s.mu.Unlock()
 		return nil
 	}
 	delete(s.mu.undurable, f.id)
-	if err != nil {
-		// The kernel tells of a page that it could not write once, and then forgets it.
-		err = fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), err)
-		pos := s.record(&suspectRecord{File: f.id, Gen: st.Gen})
-		f.failure, f.told = err, false
-		s.mu.Unlock()
-		s.log.Error("the disk did not take a change: it is kept but not published until it is written again", "path", join(st.Dir, st.Name), "err", err)
-		// The next daemon would find a file that syncs well.
-		return errors.Join(err, s.journal.write(pos))
-	}
 	s.record(&durableRecord{File: f.id, Gen: st.Gen})
 	s.mu.Unlock()
 	return nil
+}
+
+// spoil notes that the disk did not take the last generation of f. The kernel tells of
+// a page that it could not write once, and then forgets it.
+func (s *Space) spoil(f *File, err error) error {
+	s.mu.Lock()
+	st := s.mu.Files[f.id]
+	if st == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	path := join(st.Dir, st.Name)
+	err = fmt.Errorf("sync %q: %w", path, err)
+	pos := s.record(&suspectRecord{File: f.id, Gen: st.Gen})
+	delete(s.mu.undurable, f.id)
+	f.failure, f.told = err, false
+	s.mu.Unlock()
+	s.log.Error("the disk did not take a change: it is kept but not published until it is written again", "path", path, "err", err)
+	// The next daemon would find a file that syncs well.
+	return errors.Join(err, s.journal.write(pos))
 }
 
 // committer brings what was committed to the disk, in groups.

@@ -170,3 +170,37 @@ func TestPublishedJustBeforeTheLossOfPowerIsNoConflict(t *testing.T) {
 		})
 	}
 }
+
+// A file is synced and closed at once, within one tick of the clock that tells writes
+// apart. The close knows of no change and must not put in doubt what was synced.
+func TestCloseAfterFsyncPutsNothingInDoubt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := worldOfFiles(t, 1)
+		h := w.create("a", "")
+		h.OSFile() // the kernel may write to it
+		if err := overlay(w.space.path(h.file.id), []byte("synced")); err != nil {
+			t.Fatal(err)
+		}
+		// The clock of a bubble is not that of the disk.
+		now := time.Now()
+		if err := os.Chtimes(w.space.path(h.file.id), now, now); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gen := h.file.state().Gen
+		closeHandle(t, h)
+		if h.file.state().Gen == gen {
+			t.Fatal("the close saw no change: that is not the case to be tested")
+		}
+		if err := w.space.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.disk.onlySynced = true
+		w.crash(true)
+		w.drain()
+		w.holds("p/a", "synced")
+		w.stop()
+	})
+}

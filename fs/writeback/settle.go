@@ -269,17 +269,9 @@ func (s *Space) settled(f *File) (changed bool, again time.Duration) {
 	if !changed {
 		return false, 0
 	}
-	s.mu.Lock()
-	pos := s.record(r)
-	if !r.HasInline {
-		s.mu.undurable[f.id] = true
-	}
-	s.mu.Unlock()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.recordCommit(f, file, r); err != nil {
 		s.log.Error("recording a change failed", "file", f.id, "err", err)
-		f.touched.Store(true)
 	}
-	wake(s.publishNow)
 	return true, 0
 }
 

@@ -1,0 +1,357 @@
+package systemtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/oss/ossemu"
+)
+
+// powerDisk is a disk whose state of one moment can be had: what it holds lies in a
+// file on another file system, which is frozen while it is copied. What the kernel
+// has not written to the disk is not in the copy.
+type powerDisk struct {
+	*disk
+	outer *disk
+	image string
+}
+
+// newPowerDisk makes an ext4 of so many MiB on another one.
+func newPowerDisk(t *testing.T, mib int) *powerDisk {
+	t.Helper()
+	p := &powerDisk{outer: newDisk(t, "ext4", mib+mib/2)}
+	p.image = filepath.Join(p.outer.dir, "image")
+	if err := os.WriteFile(p.image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(p.image, int64(mib)<<20); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mkfs.ext4", "-q", "-F", "-m", "0", p.image)
+	p.disk = mountImage(t, p.image)
+	return p
+}
+
+// mountImage mounts the ext4 in a file.
+func mountImage(t *testing.T, image string) *disk {
+	t.Helper()
+	d := &disk{t: t, dir: filepath.Join(t.TempDir(), "disk")}
+	if err := os.Mkdir(d.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mount", "-o", "loop,noatime", image, d.dir)
+	t.Cleanup(func() { _ = unix.Unmount(d.dir, unix.MNT_DETACH) })
+	d.cache = filepath.Join(d.dir, "cache")
+	return d
+}
+
+// losePower returns a file with what the disk has at this moment.
+func (p *powerDisk) losePower() string {
+	p.t.Helper()
+	copied := filepath.Join(p.t.TempDir(), "image")
+	p.outer.freeze()
+	err := copyFile(p.image, copied)
+	if thawed := p.outer.thaw(); thawed != nil {
+		p.t.Fatal(thawed)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return copied
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close() // the error before counts
+		return err
+	}
+	return out.Close()
+}
+
+// anotherBoot lets every process started from now on believe that the machine was
+// started anew.
+func anotherBoot(t *testing.T) {
+	t.Helper()
+	const real = "/proc/sys/kernel/random/boot_id"
+	fake := filepath.Join(t.TempDir(), "boot_id")
+	if err := os.WriteFile(fake, fmt.Appendf(nil, "00000000-0000-4000-8000-%012x\n", time.Now().UnixNano()&0xffff_ffff_ffff), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(fake, real, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(real, unix.MNT_DETACH) })
+}
+
+// promised is what writers know of what they wrote.
+type promised struct {
+	mu sync.Mutex
+	// safe is what the loss of power must not take, closed what was closed since.
+	safe, closed map[string]version
+	// latest has the last checkpoint of each trainer that is safe, or renamed.
+	safeLatest, latest map[string]int
+}
+
+func newPromised() *promised {
+	return &promised{safe: map[string]version{}, closed: map[string]version{}, safeLatest: map[string]int{}, latest: map[string]int{}}
+}
+
+// wrote notes a file that was accepted.
+func (p *promised) wrote(v version, synced bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if synced {
+		p.safe[v.Key] = v
+	} else {
+		p.closed[v.Key] = v
+	}
+}
+
+func (p *promised) renamed(trainer string, step int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest[trainer] = step
+}
+
+// vouch asks the daemon whether everything that was closed before is on the disk, and
+// notes that it is.
+func (p *promised) vouch(d *daemon) {
+	p.mu.Lock()
+	closed, latest := maps.Clone(p.closed), maps.Clone(p.latest)
+	p.mu.Unlock()
+	if s := d.writing(); s.NotDurable == nil || *s.NotDurable > 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.Copy(p.safe, closed)
+	maps.Copy(p.safeLatest, latest)
+}
+
+// writing is what the test looks at of `pailfs status --json`.
+type writing struct {
+	NotDurable *int     `json:"not_durable"`
+	Suspects   []string `json:"suspects"`
+}
+
+// writing returns it, or nothing if the daemon does not answer.
+func (d *daemon) writing() writing {
+	var s struct {
+		Writing writing `json:"writing"`
+	}
+	if json.Unmarshal([]byte(d.statusText()), &s) != nil {
+		return writing{}
+	}
+	return s.Writing
+}
+
+// flush waits until all that can be is in the bucket. Files that are lost it names, and
+// fails.
+func (d *daemon) flush() {
+	d.w.t.Helper()
+	out, err := exec.Command(program, "flush", d.w.at).CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "the disk lost") {
+		d.w.t.Fatalf("flush: %v: %s", err, out)
+	}
+}
+
+// kept returns what is safe now.
+func (p *promised) kept() (safe map[string]version, latest map[string]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.safe), maps.Clone(p.safeLatest)
+}
+
+// shardsOf are the files of a checkpoint: some travel in the journal, some do not.
+func shardsOf(trainer string, step int) []version {
+	var all []version
+	for i, size := range []int64{3_000, 200_000, 1_500_000} {
+		all = append(all, version{Key: fmt.Sprintf("%s/step-%d/shard%d", trainer, step, i), Number: step, Size: size + int64(step%7)*1000})
+	}
+	return all
+}
+
+// train writes checkpoints until the mount is gone: shards, some of them synced, and
+// then a file that names them and takes the place of the one before.
+func train(at, trainer string, p *promised) {
+	if os.Mkdir(filepath.Join(at, trainer), 0o755) != nil {
+		return
+	}
+	for step := 1; ; step++ {
+		if os.Mkdir(filepath.Join(at, trainer, fmt.Sprint("step-", step)), 0o755) != nil {
+			return
+		}
+		for i, v := range shardsOf(trainer, step) {
+			synced := (step+i)%3 == 0
+			if !writeDurably(filepath.Join(at, v.Key), v.content(), synced) {
+				return
+			}
+			p.wrote(v, synced)
+		}
+		name := filepath.Join(at, trainer, "latest")
+		if !writeDurably(name+".tmp", fmt.Appendf(nil, "step-%d", step), step%2 == 0) || os.Rename(name+".tmp", name) != nil {
+			return
+		}
+		p.renamed(trainer, step)
+	}
+}
+
+// writeDurably writes a file and reports whether it was accepted.
+func writeDurably(path string, content []byte, sync bool) bool {
+	f, err := os.Create(path)
+	if err != nil {
+		return false
+	}
+	_, err = f.Write(content)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	return f.Close() == nil && err == nil
+}
+
+var namesStep = regexp.MustCompile(`^step-(\d+)$`)
+
+// ordered fails unless every checkpoint that is named in the bucket is there, whole,
+// but for files of which status says that they are lost. It returns which are named.
+func (w *world) ordered(when string, lost []string) map[string]int {
+	w.t.Helper()
+	named := make(map[string]int)
+	for _, key := range w.Keys("") {
+		trainer, ok := strings.CutSuffix(key, "/latest")
+		if !ok {
+			continue
+		}
+		m := namesStep.FindSubmatch(w.Get(key))
+		if m == nil {
+			w.t.Errorf("%s: %s holds %.40q", when, key, w.Get(key))
+			continue
+		}
+		step, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			w.t.Error(err)
+			continue
+		}
+		named[trainer] = step
+		for _, v := range shardsOf(trainer, step) {
+			if !slices.Contains(lost, v.Key) {
+				w.keeps(when+", named by latest", v)
+			}
+		}
+	}
+	return named
+}
+
+// keeps fails unless the bucket holds a version.
+func (w *world) keeps(when string, v version) {
+	w.t.Helper()
+	var b bytes.Buffer
+	if err := w.Server.Get(w.Bucket, v.Key, &b); err != nil {
+		w.t.Errorf("%s: %s: %v", when, v.Key, err)
+		return
+	}
+	if int64(b.Len()) != v.Size {
+		w.t.Errorf("%s: %s has %d bytes, want %d", when, v.Key, b.Len(), v.Size)
+	} else if bad := v.wrong(b.Bytes(), 0); bad >= 0 {
+		w.t.Errorf("%s: %s", when, v.explain(b.Bytes(), 0, nil))
+	}
+}
+
+// Power is lost while writers write. Whatever fsync accepted, and whatever was closed
+// or renamed before status said that everything is durable, is in the bucket once the
+// next mount has drained. Latest names nothing that is not there, but for what was
+// closed a moment before and is lost with the power: status says so. The cache
+// directory may have moved to another machine, or lost its index.
+func TestNothingPromisedIsLostWithThePower(t *testing.T) {
+	rng := newRandom(t)
+	pending, n := 0, max(rounds(t, 3), 3)
+	for round := range n {
+		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
+			w := newWorld(t)
+			disk := newPowerDisk(t, 256)
+			w.cache = disk.cache
+			// What is written is not in the bucket at once.
+			slow := ossemu.Fault{Operation: "PutObject", Kind: ossemu.FaultSlowFirstByte, Delay: 30 * time.Millisecond}
+			w.faults(slow)
+			d := w.mount("--upload-bandwidth=20MiB")
+			p := newPromised()
+			var writers sync.WaitGroup
+			for i := range 2 {
+				writers.Go(func() { train(w.at, fmt.Sprint("trainer", i), p) })
+			}
+			// The instant is what is random here.
+			for end := time.Now().Add(time.Duration(300+rng.IntN(1500)) * time.Millisecond); time.Now().Before(end); {
+				p.vouch(d)
+			}
+			// Nothing reaches the bucket any more; then the disk stands still.
+			w.faults(ossemu.Fault{Kind: ossemu.FaultReset})
+			safe, latest := p.kept()
+			image := disk.losePower()
+			d.kill()
+			writers.Wait()
+			for unix.Unmount(w.at, unix.MNT_DETACH) == nil {
+			}
+			w.ordered("when power was lost", nil)
+
+			anotherBoot(t)
+			after := mountImage(t, image)
+			w.cache = after.cache
+			switch round % 3 {
+			case 1:
+				if err := os.Remove(filepath.Join(w.cache, "index.db")); err != nil && !os.IsNotExist(err) {
+					t.Fatal(err)
+				}
+			case 2:
+				moved := filepath.Join(after.dir, "moved")
+				if err := os.Rename(w.cache, moved); err != nil {
+					t.Fatal(err)
+				}
+				w.cache = moved
+			}
+			w.faults()
+			d = w.mount()
+			if strings.Contains(d.log.String(), "publishing what an earlier mount had left") {
+				pending++
+			}
+			d.flush()
+			for _, v := range safe {
+				w.keeps("after the loss of power", v)
+			}
+			lost := d.writing().Suspects
+			named := w.ordered("after the loss of power", lost)
+			for trainer, step := range latest {
+				if named[trainer] < step {
+					t.Errorf("%s/latest names step %d, and step %d was durable", trainer, named[trainer], step)
+				}
+			}
+			t.Logf("%d files and %v were promised, %v is named, %d files that were closed are lost", len(safe), latest, named, len(lost))
+			d.kill()
+		})
+	}
+	if pending == 0 {
+		t.Error("nothing was pending at any loss of power: the test shows nothing")
+	}
+}
