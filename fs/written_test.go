@@ -469,6 +469,11 @@ func TestRenamingADirectoryWaitsForNoWriter(t *testing.T) {
 	must(t, os.Mkdir(w.path("other"), 0o755)) // the kernel holds the directory in which a file is made
 	must(t, e.Server.SetFaults([]ossemu.Fault{{KeyContains: "large", Kind: ossemu.FaultError, Code: "InternalError"}}))
 	must(t, os.WriteFile(w.path("d/large"), random(1, 2<<20), 0o644))
+	for used := int64(0); used < 1<<20; time.Sleep(10 * time.Millisecond) {
+		var err error
+		used, _, err = w.space.Usage()
+		must(t, err)
+	}
 	made := make(chan error, 1)
 	go func() { made <- os.WriteFile(w.path("other/waits"), nil, 0o644) }()
 	for i := range 40 {
