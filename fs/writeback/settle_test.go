@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,18 +257,18 @@ func TestFileThatIsAdoptedAnswers(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			w := newWorld(t, 1)
 			w.cache.forgetful = forgetful
-			asked := 0
-			w.write("", "a", "content")
-			e, _, err := w.space.Lookup(t.Context(), "", "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			var asked atomic.Int64
 			w.cache.adopting = func() {
 				answered := make(chan error, 1)
 				go func() {
-					_, err := e.File.Stat()
-					_, _, failed := e.File.ReadAt(make([]byte, 3), 0)
-					answered <- errors.Join(err, failed)
+					e, _, err := w.space.Lookup(t.Context(), "", "a")
+					if err == nil {
+						_, err = e.File.Stat()
+					}
+					if err == nil {
+						_, _, err = e.File.ReadAt(make([]byte, 3), 0)
+					}
+					answered <- err
 				}()
 				select {
 				case err := <-answered:
@@ -277,12 +278,13 @@ func TestFileThatIsAdoptedAnswers(t *testing.T) {
 				case <-time.After(time.Minute):
 					t.Error("stat waits for the adoption")
 				}
-				asked++
+				asked.Add(1)
 			}
+			w.write("", "a", "content")
 			w.drain()
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if asked == 0 {
+			if asked.Load() == 0 {
 				t.Error("nothing was adopted: that is not the case to be tested")
 			}
 			w.stop()
