@@ -147,7 +147,9 @@ func TestNodeOfADeadAgentGetsNoPod(t *testing.T) {
 	m.mount()
 	agent := m.agent()
 	m.start("pailfs-kube", "controller", "--kubeconfig", c.kubeconfig, "--namespace", agentNamespace)
-	m.node("the mount is ready", func(n *v1.Node) bool { return condition(n, api.ConditionMountReady, v1.ConditionTrue) })
+	// A node that takes a pod has told all that it has to tell.
+	c.create(t, pod("before", "imagenet/train"))
+	c.bound(t, "before")
 	begin := time.Now()
 	agent.kill()
 	m.node("the agent is silent", func(n *v1.Node) bool {
