@@ -69,10 +69,12 @@ func TestTwoJobsThatCompeteRunOneAfterTheOther(t *testing.T) {
 		}
 		return a+b == 8, nil
 	})
-	_, waiting, err := c.placed(t.Context(), loser)
-	if err != nil || len(waiting) == 0 {
-		t.Fatalf("pods of %s: %v, error %v", loser, waiting, err)
-	}
+	var waiting []v1.Pod
+	c.until(t, "all pods of "+loser+" exist", func(ctx context.Context) (bool, error) {
+		var err error
+		_, waiting, err = c.placed(ctx, loser)
+		return len(waiting) == 8, err
+	})
 	c.refusalOfAny(t, waiting, "needs room for 8 more pods of (1 nvidia.com/gpu, 1 cpu) each at once and there is room for 4")
 	if n, _, err := c.placed(t.Context(), loser); n != 0 || err != nil {
 		t.Fatalf("%d pods of %s have nodes while %s runs, error %v", n, loser, winner, err)
