@@ -43,10 +43,13 @@ type writing struct {
 	fresh  bool
 	pubGen generation
 	// size is what the staged file had at the last look, growth how it came to that. log
-	// says that it is published while it is open.
+	// says that it is published while it is open, cut that it was and became shorter
+	// then: it is a log also while it has less than before. What was opened to be written
+	// anew is not, for what it replaces may be whole.
 	size   int64
 	growth growth
 	log    bool
+	cut    bool
 	// gen is what was committed last, and committed when that was seen.
 	gen       generation
 	committed time.Time
@@ -198,6 +201,7 @@ func (s *Space) lookAtWriting() (grown int64, some bool) {
 		s.mu.Lock()
 		if w := s.mu.writing[id]; w != nil {
 			grown += max(st.Size-w.size, 0)
+			w.cut = w.cut || w.log && st.Size < w.size
 			w.growth.note(w.size, st.Size, at)
 			w.size = st.Size
 		}

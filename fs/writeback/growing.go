@@ -57,7 +57,8 @@ func (s *Space) commitLogs(at time.Time) {
 			w.gen, w.committed = st.Gen, at
 		}
 		every := logEvery + time.Duration(w.size/logBytes)*time.Second
-		if w.log && w.size > st.Size && at.Sub(w.committed) >= every && s.idle(st.Key) {
+		news := w.size > st.Size || w.cut && w.size < st.Size
+		if w.log && news && at.Sub(w.committed) >= every && s.idle(st.Key) {
 			due = append(due, w.file)
 		}
 	}

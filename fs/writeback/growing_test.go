@@ -93,6 +93,53 @@ func TestLogSurvivesTheDaemon(t *testing.T) {
 	})
 }
 
+// TestLogThatIsCutIsPublished: also while it is shorter than it was (copytruncate).
+// What is opened to be written anew replaces nothing until it is longer.
+func TestLogThatIsCutIsPublished(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		h := w.startWriting("", "log", filled(100))
+		for n := range 20 {
+			w.passThrough(h, filled(50), int64(100+50*n))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := w.inBucket()["p/log"]; len(got) != 1100 {
+			t.Fatalf("the bucket shows %d bytes of a log that has 1100", len(got))
+		}
+		if err := h.Truncate(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 60 {
+			w.passThrough(h, "0123456789", int64(10*n))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := w.inBucket()["p/log"]; len(got) != 600 {
+			t.Errorf("four minutes after it was cut, the bucket shows %d bytes of a log that has 600", len(got))
+		}
+		w.finish(h)
+		w.drain()
+
+		h, err := w.space.Open(t.Context(), "", "log", OpenOptions{Write: true, Truncate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 50 {
+			w.passThrough(h, "0123456789", int64(10*n))
+		}
+		if got := w.inBucket()["p/log"]; len(got) != 600 {
+			t.Errorf("the bucket shows %d bytes of a file that is written anew, which had 600", len(got))
+		}
+		w.finish(h)
+		w.drain()
+		if got := w.inBucket()["p/log"]; len(got) != 500 {
+			t.Errorf("the bucket has %d bytes, want 500", len(got))
+		}
+		w.stop()
+	})
+}
+
 // TestOnlyLogsArePublishedWhileOpen: a checkpoint must not be seen before it is
 // whole, also where it is written slowly.
 func TestOnlyLogsArePublishedWhileOpen(t *testing.T) {
