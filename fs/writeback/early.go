@@ -310,11 +310,19 @@ func (s *Space) launchEarly(sending *sync.WaitGroup, w *writing, do func()) {
 	})
 }
 
-// beginEarly begins the upload of a file that is being written.
+// beginEarly begins the upload of a file that is being written, or goes on with that of
+// an earlier content which still waits.
 func (s *Space) beginEarly(ctx context.Context, w *writing, st fileState) {
 	var u oss.MultipartUpload
 	o, err := s.describeEarly(ctx, operation{Key: st.Key}, &snapshot{state: st})
+	found := false
 	if err == nil {
+		// Of one that is being completed no part may change.
+		u, found = s.findUpload(st.Key, st.ID, s.cfg.limits.part, o, true)
+	}
+	if found {
+		defer s.unuse(u.ID)
+	} else if err == nil {
 		if u, err = s.createUpload(ctx, upload{Key: st.Key, File: st.ID, PartSize: s.cfg.limits.part}, o); err == nil {
 			defer s.unuse(u.ID)
 		}

@@ -320,3 +320,50 @@ func TestSizeSetBesideAWriterIsForgotten(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestUploadsOfAWaitingFileDoNotPileUp: while something earlier fails, no version of a
+// file leaves an upload with all its parts behind.
+func TestUploadsOfAWaitingFileDoNotPileUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		w.store.deny("p/d/x", true)
+		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+			t.Fatal(err)
+		}
+		w.write("d", "x", "denied")
+		time.Sleep(time.Minute)
+		h := w.startWriting("d", "model", filled(400))
+		w.finish(h)
+		for i := range 10 {
+			time.Sleep(time.Minute)
+			h, err := w.space.Open(t.Context(), "d", "model", OpenOptions{Write: true, Truncate: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.passThrough(h, strings.Repeat(string(rune('a'+i)), 400), 0)
+			w.finish(h)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		w.store.Lock()
+		uploads, bytes := len(w.store.uploads), 0
+		for _, u := range w.store.uploads {
+			for _, p := range u.parts {
+				bytes += len(p)
+			}
+		}
+		w.store.Unlock()
+		if uploads != 1 || bytes != 400 {
+			t.Errorf("%d uploads with %d bytes are there for one file of 400 bytes", uploads, bytes)
+		}
+		w.store.deny("p/d/x", false)
+		w.drain()
+		if got := w.inBucket()["p/d/model"]; got != strings.Repeat("j", 400) {
+			t.Errorf("the bucket has %.20q", got)
+		}
+		if parts, _ := w.inUploads(); len(parts) > 0 {
+			t.Errorf("uploads are left: %v", parts)
+		}
+		w.stop()
+	})
+}

@@ -179,7 +179,7 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay la
 	if err != nil {
 		return oss.MultipartUpload{}, nil, err
 	}
-	known, ok := s.findUpload(op.Key, op.File, lay.first, o)
+	known, ok := s.findUpload(op.Key, op.File, lay.first, o, false)
 	if ok {
 		parts, err := s.bucket.ListParts(ctx, known)
 		if err == nil {

@@ -155,6 +155,8 @@ type Space struct {
 		// abort the useless ones, after a failure.
 		using     map[string]int
 		abortNext time.Time
+		// newest are the uploads that were begun or gone on with last, by file.
+		newest map[fileID]string
 		// draining counts those who wait for everything.
 		draining int
 		running  int
@@ -242,6 +244,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.held = make(map[string]int)
 	s.mu.settling = make(map[nameID]*settle)
 	s.mu.using = make(map[string]int)
+	s.mu.newest = make(map[fileID]string)
 	s.mu.writing = make(map[fileID]*writing)
 	s.mu.changed = make(chan struct{})
 	if err := newMetrics(reg, s); err != nil {

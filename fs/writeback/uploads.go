@@ -56,6 +56,9 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 	s.mu.Lock()
 	pos = s.record(&groupRecord{Records: []record{&uploadBegunRecord{Upload: w}, &uploadEndedRecord{ID: asked.ID}}})
 	s.mu.using[u.ID]++
+	if w.PartSize > 0 {
+		s.mu.newest[w.File] = u.ID
+	}
 	s.mu.Unlock()
 	if err := s.journal.write(pos); err != nil {
 		s.unuse(u.ID)
@@ -65,14 +68,21 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 }
 
 // findUpload returns an upload of a file that was begun before, with the same options,
-// to be given to unuse.
-func (s *Space) findUpload(key string, file fileID, partSize int64, o oss.PutOptions) (oss.MultipartUpload, bool) {
+// to be given to unuse; idle, only one that nobody works at.
+func (s *Space) findUpload(key string, file fileID, partSize int64, o oss.PutOptions, idle bool) (oss.MultipartUpload, bool) {
 	options := optionsSum(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found upload
 	for _, u := range s.mu.Uploads {
-		if u.Key == key && u.File == file && u.PartSize == partSize && u.Options == options && !u.asked() && (found.ID == "" || u.ID < found.ID) {
+		if u.Key != key || u.File != file || u.PartSize != partSize || u.Options != options || u.asked() || idle && s.mu.using[u.ID] > 0 {
+			continue
+		}
+		if u.ID == s.mu.newest[file] {
+			found = u
+			break
+		}
+		if found.ID == "" || u.ID < found.ID {
 			found = u
 		}
 	}
@@ -80,6 +90,7 @@ func (s *Space) findUpload(key string, file fileID, partSize int64, o oss.PutOpt
 		return oss.MultipartUpload{}, false
 	}
 	s.mu.using[found.ID]++
+	s.mu.newest[file] = found.ID
 	return oss.MultipartUpload{Key: found.Key, ID: found.ID}, true
 }
 
@@ -107,7 +118,10 @@ func (s *Space) unuse(id string) {
 func (s *Space) uploadEnded(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.mu.Uploads[id]; ok {
+	if u, ok := s.mu.Uploads[id]; ok {
+		if s.mu.newest[u.File] == id {
+			delete(s.mu.newest, u.File)
+		}
 		s.record(&uploadEndedRecord{ID: id})
 	}
 }
@@ -156,7 +170,8 @@ func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
 	return s.mu.abortNext
 }
 
-// useful says whether what is there of an upload may still be needed. s.mu is held.
+// useful says whether what is there of an upload may still be needed: that of what is
+// being written, and one of what waits. s.mu is held.
 func (s *Space) useful(u *upload) bool {
 	if u.PartSize == 0 || u.asked() {
 		return false
@@ -174,7 +189,12 @@ func (s *Space) useful(u *upload) bool {
 	if op == nil {
 		op = s.mu.Ops[k.Flight]
 	}
-	return op != nil && op.Kind == opPut && op.File == u.File
+	if op == nil || op.Kind != opPut || op.File != u.File {
+		return false
+	}
+	// While an operation waits, its file may be written again and again.
+	newest, known := s.mu.Uploads[s.mu.newest[u.File]]
+	return !known || newest.ID == u.ID || newest.Key != u.Key
 }
 
 // errCreating means that an upload of the key is being created.
