@@ -230,3 +230,34 @@ func TestAppendingToWhatSomebodyElseReplacedKeepsBoth(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestLongTailIsResumedAfterAKill: of what was appended nothing is sent twice but what
+// was under way.
+func TestLongTailIsResumedAfterAKill(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(c *Config) { c.Bandwidth = 1 << 20 })
+		w.store.put("p/old", filled(60))
+		h, err := w.space.Open(t.Context(), "", "old", OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Append(t.Context(), []byte(filled(4000))); err != nil {
+			t.Fatal(err)
+		}
+		w.finish(h)
+		sent := int64(0)
+		for sent <= 2000 {
+			time.Sleep(time.Millisecond)
+			_, sent = w.inUploads()
+		}
+		w.crash(false)
+		w.drain()
+		if got := w.inBucket()["p/old"]; got != filled(60)+filled(4000) {
+			t.Errorf("the bucket has %d bytes", len(got))
+		}
+		if parts, all := w.inUploads(); all > 4500 || len(parts) > 0 {
+			t.Errorf("%d of 4000 bytes were sent before the kill and %d after it, left %v", sent, all-sent, parts)
+		}
+		w.stop()
+	})
+}

@@ -111,24 +111,8 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 		}
 		g.Go(func() error {
 			defer release()
-			if err := s.wanted(op, snap); err != nil {
-				return err
-			}
-			if old, ok := have[i+1]; ok && old.Size == section.Size() {
-				if crc, err := sum(section); err != nil || crc == old.CRC64 {
-					p.parts[i] = old
-					return err
-				}
-			}
-			if err := s.pace(ctx, int(section.Size())); err != nil {
-				return err
-			}
 			var err error
-			p.parts[i], err = s.bucket.UploadPart(ctx, u, i+1, section)
-			if errors.Is(err, oss.ErrNotFound) {
-				s.uploadEnded(u.ID)
-				return fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
-			}
+			p.parts[i], err = s.bringPart(ctx, op, snap, u, i+1, section, have)
 			return err
 		})
 	}
@@ -148,6 +132,28 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 		err = errUnsteady
 	}
 	return p, err
+}
+
+// bringPart makes a part of an upload what section holds: the one of that number that
+// the upload has, if it is that, or a new one.
+func (s *Space) bringPart(ctx context.Context, op operation, snap *snapshot, u oss.MultipartUpload, number int, section *io.SectionReader, have map[int]oss.Part) (oss.Part, error) {
+	if err := s.wanted(op, snap); err != nil {
+		return oss.Part{}, err
+	}
+	if old, ok := have[number]; ok && old.Size == section.Size() {
+		if crc, err := sum(section); err != nil || crc == old.CRC64 {
+			return old, err
+		}
+	}
+	if err := s.pace(ctx, int(section.Size())); err != nil {
+		return oss.Part{}, err
+	}
+	part, err := s.bucket.UploadPart(ctx, u, number, section)
+	if errors.Is(err, oss.ErrNotFound) {
+		s.uploadEnded(u.ID)
+		return part, fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
+	}
+	return part, err
 }
 
 // wanted says whether it is worth going on with op.

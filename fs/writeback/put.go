@@ -172,7 +172,8 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 		return errSuperseded
 	case !t.none():
 		err := s.publishTail(ctx, op, snap, t)
-		if !errors.Is(err, oss.ErrChanged) && !errors.Is(err, oss.ErrNotFound) {
+		// An upload that is gone is unavailable and not found: the tail is sent again.
+		if errors.Is(err, oss.ErrUnavailable) || !errors.Is(err, oss.ErrChanged) && !errors.Is(err, oss.ErrNotFound) {
 			return err
 		}
 		// Somebody has replaced the object: what follows meets him.

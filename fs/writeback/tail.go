@@ -115,16 +115,12 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 		return err
 	}
 	defer release()
-	o, err := s.describeEarly(ctx, op, snap)
-	if err != nil {
-		return err
-	}
-	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File}, o)
+	u, have, err := s.resume(ctx, op, snap, s.cfg.limits.layoutOf(0))
 	if err != nil {
 		return err
 	}
 	defer s.unuse(u.ID)
-	parts, err := s.extend(ctx, u, snap, t)
+	parts, err := s.extend(ctx, op, snap, t, u, have)
 	if err != nil {
 		return err
 	}
@@ -145,8 +141,9 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 	})
 }
 
-// extend makes the parts of an upload: copies of the object before, and what follows.
-func (s *Space) extend(ctx context.Context, u oss.MultipartUpload, snap *snapshot, t *tail) ([]oss.Part, error) {
+// extend makes the parts of an upload: copies of the object before, and what follows,
+// those of it excepted that an earlier attempt has left there.
+func (s *Space) extend(ctx context.Context, op operation, snap *snapshot, t *tail, u oss.MultipartUpload, have map[int]oss.Part) ([]oss.Part, error) {
 	copies := evenly(t.base.Size, s.cfg.limits.copyPart)
 	rest := s.cfg.limits.layoutOf(0).parts(snap.state.Size - t.base.Size)
 	parts := make([]oss.Part, len(copies)+len(rest))
@@ -168,11 +165,8 @@ func (s *Space) extend(ctx context.Context, u oss.MultipartUpload, snap *snapsho
 		}
 		g.Go(func() error {
 			defer release()
-			if err := s.pace(ctx, int(e.size)); err != nil {
-				return err
-			}
 			var err error
-			parts[i], err = s.bucket.UploadPart(ctx, u, i+1, io.NewSectionReader(snap.file, t.base.Size+e.off, e.size))
+			parts[i], err = s.bringPart(ctx, op, snap, u, i+1, io.NewSectionReader(snap.file, t.base.Size+e.off, e.size), have)
 			return err
 		})
 	}
