@@ -49,6 +49,8 @@ type opRun struct {
 	// file while it was read.
 	failing, waiting, unfinished bool
 	unsteady                     int
+	// renewed counts how often the content was committed again.
+	renewed int
 	// written is when it was last found unfinished.
 	written time.Time
 	// open says that it waits for one of these reasons, for people.
@@ -132,7 +134,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 			return next
 		case run.running || op.Begun || s.mu.Keys[op.Key].Flight != 0:
 			continue
-		case run.pos > synced:
+		case run.pos > synced && !s.outrun(op, run):
 			// The committer wakes us.
 			continue
 		}

@@ -24,6 +24,11 @@ type snapshot struct {
 	// opens is what File.opens was before; sealed says that it could not change.
 	opens  int64
 	sealed bool
+	// outrun says that it was committed again and again before it could be published.
+	outrun bool
+	// anew, if set, reads what there is when the request is about to be sent, and
+	// holds it until release is called.
+	anew func() (release func(), now intent, err error)
 }
 
 // snapshot takes the content of the file of op. It fails with errOpen while
@@ -51,7 +56,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	st := s.mu.Files[op.File]
 	same := st != nil && s.mu.Ops[op.ID] != nil && st.Linked && st.Key == op.Key
 	var state fileState
-	there := false
+	there, outrun := false, false
 	if same {
 		state = *st
 		run := s.mu.runs[op.ID]
@@ -59,6 +64,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		look.changed = st.Gen != before
 		k := s.mu.Keys[op.Key]
 		there = k.Remote == st.Object && len(k.Maybe) == 0
+		outrun = s.outrun(&op, run) && (st.Origin.ETag == "" || st.Origin.Key == st.Key)
 	}
 	growing := s.mu.writing[op.File] != nil && s.mu.writing[op.File].log
 	s.mu.Unlock()
@@ -79,7 +85,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 			return nil, errUnfinished
 		}
 		return nil, errOpen
-	case state.Durable < state.Gen:
+	case state.Durable < state.Gen && !outrun:
 		return nil, errNotDurable
 	}
 	file, err := os.Open(s.path(f.id))
@@ -92,6 +98,11 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, err
 	}
 	snap.sealed = snap.sealed && !look.open
+	snap.outrun = outrun && snap.sealed
+	if state.Durable < state.Gen && !snap.outrun {
+		snap.close()
+		return nil, errNotDurable
+	}
 	if !snap.sealed && !growing && !s.through(op) {
 		if err := s.ripe(f, file, &state, look); err != nil {
 			snap.close()
@@ -163,6 +174,9 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 		// What is uploaded ahead counts only if nobody can write any more.
 		return errRipening
 	}
+	if snap.outrun && ready {
+		return s.publishSmall(ctx, op, snap)
+	}
 	t, err := s.tailOf(ctx, op, snap)
 	switch {
 	case err != nil:
@@ -190,7 +204,12 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 
 // publishSmall sends a file in one request.
 func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) error {
-	release, err := s.memory.acquire(ctx, snap.state.Size)
+	size := snap.state.Size
+	if snap.outrun {
+		// It is read anew, and may have grown.
+		size = s.cfg.limits.small
+	}
+	release, err := s.memory.acquire(ctx, size)
 	if err != nil {
 		return err
 	}
@@ -213,6 +232,19 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 		return err
 	}
 	i := intent{Kind: opPut, Size: int64(len(content)), CRC: crc64.Checksum(content, crcTable)}
+	if snap.outrun {
+		snap.anew = func() (release func(), now intent, err error) {
+			if release, err = s.hold(ctx, op, snap); err != nil {
+				return nil, intent{}, err
+			}
+			content = make([]byte, snap.state.Size)
+			if err := readFull(snap.file, content); err != nil {
+				release()
+				return nil, intent{}, err
+			}
+			return release, intent{Kind: opPut, Size: int64(len(content)), CRC: crc64.Checksum(content, crcTable)}, nil
+		}
+	}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)
 	}, func(o oss.PutOptions) (oss.Info, error) {
@@ -263,17 +295,24 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 			return err
 		}
 	}
-	o, err := describe(there)
-	if err != nil {
-		return err
-	}
-	o.ForbidOverwrite = there.ETag == ""
-	if err := s.begin(op, snap.state.Gen, i, func() error {
-		if len(s.mu.depends(op.Key)) > 0 {
-			return errDependent
+	release := func() {}
+	if snap.anew != nil {
+		if release, i, err = snap.anew(); err != nil {
+			return err
 		}
-		return snap.current(s, op)
-	}); err != nil {
+	}
+	o, err := describe(there)
+	if err == nil {
+		o.ForbidOverwrite = there.ETag == ""
+		err = s.begin(op, snap.state.Gen, i, func() error {
+			if len(s.mu.depends(op.Key)) > 0 {
+				return errDependent
+			}
+			return snap.current(s, op)
+		})
+	}
+	release()
+	if err != nil {
 		return err
 	}
 	if i.matches(there) && maps.Equal(there.Meta, o.Meta) {
