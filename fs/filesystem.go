@@ -2,6 +2,7 @@ package fs
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,7 +44,7 @@ type filesystem struct {
 
 	// numbered is tree, if the kernel may keep directories by themselves.
 	numbered    numbered
-	keepAtOnce  int64 // keepMost, but in tests
+	keepAtOnce  atomic.Int64 // keepMost, but in tests
 	noOpen      bool
 	passthrough backing
 

@@ -30,7 +30,7 @@ func (f *filesystem) keep(ctx context.Context, n *inode) {
 	switch {
 	case err != nil:
 	case f.cache.Residency(version).Whole:
-	case version.Size > f.keepAtOnce:
+	case version.Size > f.keepAtOnce.Load():
 		f.keeping.add(ctx, n, st, version, f.space.HoldBack(version.Key))
 		return
 	default:

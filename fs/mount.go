@@ -84,8 +84,8 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		noOpen:        noOpen,
 		logs:          rate.NewLimiter(10, 50),
 		keeping:       keeping{queue: make(chan kept)},
-		keepAtOnce:    keepMost,
 	}
+	f.keepAtOnce.Store(keepMost)
 	if cfg.Immutable {
 		f.numbered, _ = tree.(numbered)
 	}
