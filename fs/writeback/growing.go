@@ -57,7 +57,12 @@ func (s *Space) commitLogs(at time.Time) {
 			w.gen, w.committed = st.Gen, at
 		}
 		every := logEvery + time.Duration(w.size/logBytes)*time.Second
-		news := w.size > st.Size || w.cut && w.size < st.Size
+		had := st.Size
+		if st.Gen == st.BaseGen {
+			// Nothing was committed since: the object that it replaces is whole.
+			had = max(had, st.Object.Size)
+		}
+		news := w.size > had || w.cut && w.size < had
 		if w.log && news && at.Sub(w.committed) >= every && s.idle(st.Key) {
 			due = append(due, w.file)
 		}

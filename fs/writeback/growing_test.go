@@ -120,6 +120,7 @@ func TestLogThatIsCutIsPublished(t *testing.T) {
 		}
 		w.finish(h)
 		w.drain()
+		time.Sleep(time.Minute) // until nobody remembers that it was a log
 
 		h, err := w.space.Open(t.Context(), "", "log", OpenOptions{Write: true, Truncate: true})
 		if err != nil {
