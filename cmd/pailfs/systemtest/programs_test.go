@@ -40,7 +40,9 @@ func (s *site) run(name string, args ...string) string {
 func (s *site) try(input, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
+	// A program on the mount is started by another: until exec(2) has read it, who
+	// starts it stands still, and with it the server in this process (vfork).
+	cmd := exec.CommandContext(ctx, "/usr/bin/env", append([]string{"--", name}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+s.local, "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 	cmd.Dir = s.local // fio leaves its state there
