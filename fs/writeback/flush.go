@@ -265,6 +265,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 			return failed
 		}
 		wake(s.commitNow)
+		wake(s.publishNow) // what was refused before is tried again now, see BeginFlush
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
