@@ -88,7 +88,8 @@ func (m *loaderMount) sampleFiles(t *testing.T, c *control.Client, dir string, n
 			t.Errorf("read %s: %d bytes, %v", name, len(content), err)
 		}
 	}
-	if n := m.gets() - before; n != 0 {
+	// What follows in the directory may be guessed and fetched meanwhile.
+	if n := m.gets() - before; n >= int64(len(names)) {
 		t.Errorf("%d requests for what was ready", n)
 	}
 	var released control.ReleaseResult
@@ -197,6 +198,7 @@ func TestSessionOutlivesTheDaemon(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+	mustRun(t, "umount", m.at) // it saves the sessions while its directory is removed
 }
 
 func TestAnotherNodeResumesWarm(t *testing.T) {

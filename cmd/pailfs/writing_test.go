@@ -82,9 +82,12 @@ func TestPolicySaysWhichPathsAreWrittenThrough(t *testing.T) {
 	writeFile(t, filepath.Join(at, "results/good"), "content")
 	s.holds(t, "results/good", "content")
 	s.refuseUploads(t, true)
-	for name, fails := range map[string]bool{"results/a": true, "b.final": true, "results/scratch/c": false, "d": false} {
-		if err := os.WriteFile(filepath.Join(at, name), []byte("content"), 0o644); (err != nil) != fails {
-			t.Errorf("%s: %v", name, err)
+	for _, c := range []struct {
+		name  string
+		fails bool
+	}{{"results/a", true}, {"b.final", true}, {"results/scratch/c", false}, {"d", false}} {
+		if err := os.WriteFile(filepath.Join(at, c.name), []byte("content"), 0o644); (err != nil) != c.fails {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	s.refuseUploads(t, false)
