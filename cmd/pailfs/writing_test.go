@@ -82,10 +82,11 @@ func TestPolicySaysWhichPathsAreWrittenThrough(t *testing.T) {
 	writeFile(t, filepath.Join(at, "results/good"), "content")
 	s.holds(t, "results/good", "content")
 	s.refuseUploads(t, true)
+	// The last of them waits behind what was refused before.
 	for _, c := range []struct {
 		name  string
 		fails bool
-	}{{"results/a", true}, {"b.final", true}, {"results/scratch/c", false}, {"d", false}} {
+	}{{"results/scratch/c", false}, {"d", false}, {"results/a", true}, {"b.final", true}} {
 		if err := os.WriteFile(filepath.Join(at, c.name), []byte("content"), 0o644); (err != nil) != c.fails {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -138,7 +138,8 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 		if f := s.mu.Files[v.op.File]; f != nil && f.Suspect == f.Gen && f.Gen > 0 {
 			continue
 		}
-		waits := !v.ready && !moves && !run.running && !v.op.Begun && !run.failing
+		// What failed before is not tried again either while something is before it.
+		waits := !v.ready && !moves && !run.running && !v.op.Begun
 		moves = moves || !waits
 		if waits && covers(below, join(v.op.Dir, v.op.Name)) {
 			l.moving--

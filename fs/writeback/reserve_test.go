@@ -18,7 +18,7 @@ import (
 func smallDisk(t *testing.T, mib int64) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("mounting a file system needs root")
+		t.Fatal("mounting a file system needs root")
 	}
 	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
