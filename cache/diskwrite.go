@@ -11,8 +11,11 @@ import (
 const (
 	// diskWriters is how many extents are written at once.
 	diskWriters = 4
-	// maxOffers is how often an extent that was dropped is offered again.
-	maxOffers = 3
+	// maxOffers is how often an extent that was dropped is offered again at once.
+	// Then it is after every offerAgain: a disk that was full for a while gets what
+	// stayed in memory all that time.
+	maxOffers  = 3
+	offerAgain = 10 * time.Second
 	// busyWait is how long a write waits for an object to be gone that is being
 	// evicted.
 	busyWait = time.Second
@@ -162,14 +165,22 @@ var (
 // wants tells whether e, which is in memory, should be written and is not about to
 // be; if so it counts it as accepts does. o.mu must be held.
 func (t *ssdTier) wants(o *object, e *extent) bool {
-	if t == nil || e.flight != nil || e.holds&heldWriting != 0 || e.holds == 0 || e.offers == maxOffers ||
+	if t == nil || e.flight != nil || e.holds&heldWriting != 0 || e.holds == 0 ||
 		o.segment(e.span.segment).disk.hasAll(e.span.first, e.span.end) {
+		return false
+	}
+	if e.offers == maxOffers && time.Since(e.offered) < offerAgain {
 		return false
 	}
 	if !t.queue.hasRoom(e.cost) || !t.accepts(o) {
 		return false
 	}
-	e.offers++
+	if e.offers < maxOffers {
+		e.offers++
+	}
+	if e.offers == maxOffers {
+		e.offered = time.Now()
+	}
 	return true
 }
 

@@ -1,6 +1,9 @@
 package cache
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // hold is a reason for which an extent stays in memory.
 type hold uint8
@@ -27,10 +30,11 @@ type extent struct {
 	// Guarded by object.mu.
 	span     span
 	holds    hold
-	flight   *flight // until the bytes are there
-	consumed int64   // how many bytes readers have taken, for heldAhead
-	cost     int64   // what the budget was charged
-	offers   uint8   // how often it was offered to the SSD tier again
+	flight   *flight   // until the bytes are there
+	consumed int64     // how many bytes readers have taken, for heldAhead
+	cost     int64     // what the budget was charged
+	offers   uint8     // how often it was offered to the SSD tier again, at most maxOffers
+	offered  time.Time // when it was last, once that was maxOffers times
 }
 
 // extentOverhead is what the records around an extent cost beside its buffer: it

@@ -542,6 +542,47 @@ func testFaultyDisk(t *testing.T, fault error) {
 	waitUntil(t, "it is written again", func() bool { return c.Residency(after).Whole })
 }
 
+// What stays in memory reaches an SSD that refused it again and again, in time.
+func TestWhatWasRefusedIsOfferedAgain(t *testing.T) {
+	s := newFakeStore()
+	c, disk := openFaulty(t, s, Config{Dir: t.TempDir()})
+	// A shortage is not the disk's fault: its state stays ok.
+	disk.set(func() {
+		disk.mu.openErr = func(name string) error {
+			if strings.HasPrefix(name, objectsName) {
+				return unix.EMFILE
+			}
+			return nil
+		}
+	})
+	obj := s.put("object", 150_000)
+	h := openObject(t, c, obj)
+	read := func() {
+		checkRead(t, s, h, 0, 150_000)
+		waitUntil(t, "the queue is empty", func() bool { return c.Stats().SSD.Queued == 0 })
+	}
+	for range 1 + maxOffers {
+		read()
+	}
+	if n := c.Stats().SSD.DroppedWrites; n != 1+maxOffers {
+		t.Fatalf("%d writes were dropped", n)
+	}
+	disk.set(func() { disk.mu.openErr = nil })
+	read()
+	if r := c.Residency(obj); r.SSD != 0 || r.Memory == 0 {
+		t.Fatalf("offered without a pause: %+v", r)
+	}
+	o := c.objects.find(identify(c.bucket, obj))
+	defer o.release()
+	o.mu.Lock()
+	for _, e := range o.segment(0).extents {
+		e.offered = e.offered.Add(-offerAgain)
+	}
+	o.mu.Unlock()
+	read()
+	waitUntil(t, "it is written", func() bool { return c.Residency(obj).Whole })
+}
+
 func TestDiskThatCannotBeReadCostsSpeedOnly(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	var objects []oss.Object

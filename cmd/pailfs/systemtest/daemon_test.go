@@ -134,12 +134,12 @@ func (d *daemon) stop() {
 	}
 }
 
-// dump logs what every goroutine of the daemon does.
+// dump logs what the daemon says of itself, and what its goroutines do.
 func (d *daemon) dump() {
+	d.w.t.Logf("status: %s", d.statusText())
 	if text, err := d.get("/debug/pprof/goroutine?debug=2"); err == nil {
 		d.w.t.Logf("goroutines of the daemon:\n%s", tail(string(text), 60_000))
 	}
-	d.w.t.Logf("status: %s", d.statusText())
 }
 
 func (d *daemon) get(path string) ([]byte, error) {
@@ -224,8 +224,9 @@ func (d *daemon) eventually(what string, holds func() bool) {
 			d.w.t.Fatalf("the daemon ended while waiting until %s", what)
 		}
 		if time.Now().After(deadline) {
+			d.w.t.Errorf("waited in vain until %s", what)
 			d.dump()
-			d.w.t.Fatalf("waited in vain until %s", what)
+			d.w.t.FailNow()
 		}
 	}
 }
