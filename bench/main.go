@@ -18,6 +18,7 @@ import (
 type cli struct {
 	Run        runCmd        `cmd:"" default:"withargs" help:"Measure workloads, for example: bench read/seq-cold --client pailfs,bare (the default command)."`
 	Targets    targetsCmd    `cmd:"" help:"Measure what must be reached, and write the result to bench/README.md."`
+	Record     recordCmd     `cmd:"" help:"Put later results of single targets among those of all, and write the table to bench/README.md."`
 	Peers      peersCmd      `cmd:"" help:"Measure pailfs beside other clients and the limits: table, pictures and results."`
 	Seeds      seedsCmd      `cmd:"" help:"Measure what a published table says of OSS-FUSE and others, and write the table to bench/README.md."`
 	Where      whereCmd      `cmd:"" help:"Say where the time of workloads goes: program, kernel, daemon, server, disk, waiting."`

@@ -252,3 +252,41 @@ func TestChangesSayWhatIsCertain(t *testing.T) {
 }
 
 func reportsOf(o, n *Report) (*Report, *Report, float64) { return o, n, 0.05 }
+
+func TestLaterRunsTakeThePlaceOfEarlierOnes(t *testing.T) {
+	facts := machine.Facts{CPU: "cpu", Cores: 2, FileSystem: "ext4", Commit: "old"}
+	all := &Report{
+		Machine: facts,
+		Targets: []Target{{Name: "a", Measured: 1}, {Name: "b", Measured: 2}},
+		Series:  []Series{{Workload: "w", Client: "pailfs", Value: 1}, {Workload: "w", Client: "disk", Value: 2}},
+	}
+	later := &Report{
+		Taken: time.Date(2026, 11, 22, 12, 45, 0, 0, time.UTC), Command: "bench targets b c", Machine: facts,
+		Targets: []Target{{Name: "b", Measured: 3, Notes: []string{"own"}}, {Name: "c", Measured: 4}},
+		Series:  []Series{{Workload: "w", Client: "disk", Value: 5}, {Workload: "w", Client: "disk", Link: "seed", Value: 6}},
+	}
+	later.Machine.Commit = "new"
+	if err := all.Merge(later); err != nil {
+		t.Fatal(err)
+	}
+	note := "taken 2026-11-22 12:45 UTC with `bench targets b c`, commit new"
+	want := []Target{{Name: "a", Measured: 1}, {Name: "b", Measured: 3, Notes: []string{note, "own"}}, {Name: "c", Measured: 4, Notes: []string{note}}}
+	if diff := cmp.Diff(want, all.Targets); diff != "" {
+		t.Error(diff)
+	}
+	series := []Series{{Workload: "w", Client: "pailfs", Value: 1}, {Workload: "w", Client: "disk", Value: 5}, {Workload: "w", Client: "disk", Link: "seed", Value: 6}}
+	if diff := cmp.Diff(series, all.Series); diff != "" {
+		t.Error(diff)
+	}
+	for what, change := range map[string]func(*Report){
+		"reduced":  func(r *Report) { r.Short = true },
+		"modified": func(r *Report) { r.Machine.Modified = true },
+		"machine":  func(r *Report) { r.Machine.CPU = "another" },
+	} {
+		other := *later
+		change(&other)
+		if err := all.Merge(&other); err == nil {
+			t.Errorf("a run that is not fit (%s) was taken in", what)
+		}
+	}
+}

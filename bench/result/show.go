@@ -156,7 +156,7 @@ func (r *Report) writeMachine(b *strings.Builder) {
 	if m.Modified {
 		modified = " (modified)"
 	}
-	fmt.Fprintf(b, "Taken %s with `%s`, commit %s%s, %s.\n", r.Taken.UTC().Format("2006-01-02 15:04 UTC"), r.Command, m.Commit, modified, m.Go)
+	fmt.Fprintf(b, "Taken %s with `%s`, commit %s%s, %s.\n", r.at(), r.Command, m.Commit, modified, m.Go)
 	fmt.Fprintf(b, "Machine: %s, %d cores, %s of memory, Linux %s, data on %s.\n\n", m.CPU, m.Cores, scaled(float64(m.MemoryBytes), "B"), m.Kernel, m.FileSystem)
 	if r.Short {
 		b.WriteString("Sizes were reduced: these figures show that everything works, not how fast.\n\n")
