@@ -61,16 +61,22 @@ func listen() chan os.Signal {
 	return signals
 }
 
-// errKilled is the cause of an end that was forced upon the command.
-var errKilled = errors.New("the mount failed")
+var (
+	// errKilled is the cause of an end that was forced upon the command.
+	errKilled = errors.New("the mount failed")
+	// errStuck is the error of a process that cannot be ended: it waits in the kernel, past
+	// SIGKILL, for a mount whose daemon hangs.
+	errStuck = errors.New("it waits in the kernel and cannot be ended; pailfs umount --force frees it")
+)
 
-// wait waits for the command to end, hands signals on, and ends the command when
-// failed says that its mount is gone: by SIGTERM, and SIGKILL after grace. The
-// error is errKilled then.
-func (c *child) wait(failed <-chan struct{}, grace time.Duration) (code int, err error) {
+// wait waits for the command to end, hands signals on, and ends the command when its
+// mount has failed or the machine goes, as e says. The error is errKilled where the
+// mount failed, and wraps errStuck where the command cannot be ended.
+func (c *child) wait(n *news, e ending) (code int, err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.cmd.Wait() }()
-	var kill <-chan time.Time
+	failed := n.failed
+	var end, kill, lost <-chan time.Time
 	for {
 		select {
 		case werr := <-ended:
@@ -84,9 +90,22 @@ func (c *child) wait(failed <-chan struct{}, grace time.Duration) (code int, err
 		case <-failed:
 			failed, err = nil, errKilled
 			_ = c.cmd.Process.Signal(syscall.SIGTERM)
-			kill = time.After(grace)
+			end, kill = nil, time.After(e.grace)
+		case notice := <-n.notices:
+			if err == nil {
+				end, kill = e.heed(c, notice)
+			}
+		case <-end:
+			e.say("its time is over: SIGTERM")
+			_ = c.cmd.Process.Signal(syscall.SIGTERM)
 		case <-kill:
+			if err == nil {
+				e.say("its time is over: SIGKILL, so that what it wrote can be uploaded")
+			}
 			_ = c.cmd.Process.Kill()
+			lost = time.After(e.lingering())
+		case <-lost:
+			return exitNotRun, fmt.Errorf("the command, process %d, does not end: %w", c.cmd.Process.Pid, errStuck)
 		}
 	}
 }

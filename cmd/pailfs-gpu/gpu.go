@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -43,17 +44,17 @@ func (c *gpuCmd) Run(p program) error {
 	if c.Interval < time.Second {
 		return &exitError{code: exitUsage, err: fmt.Errorf("--interval %s is too short: want 1s or more", c.Interval)}
 	}
-	m := p.monitor()
-	if !c.Watch {
-		h := m.Read()
-		return errors.Join(c.print(p.stdout, h), m.Close(), verdictError(h))
-	}
 	ctx, stop := interrupted()
 	defer stop()
+	d := p.driver()
+	if !c.Watch {
+		h := d.read(ctx)
+		return errors.Join(c.print(p.stdout, h), d.close(), verdictError(h))
+	}
 	again := make(chan struct{}, 1)
 	listening := make(chan error, 1)
 	go func() {
-		listening <- m.Run(ctx, func(string, gpu.XID) {
+		listening <- d.monitor.Run(ctx, func(string, gpu.XID) {
 			select {
 			case again <- struct{}{}:
 			default:
@@ -62,7 +63,7 @@ func (c *gpuCmd) Run(p program) error {
 	}()
 	var err error
 	for ctx.Err() == nil && err == nil {
-		err = c.print(p.stdout, m.Read())
+		err = c.print(p.stdout, d.read(ctx))
 		select {
 		case <-ctx.Done():
 		case <-again:
@@ -70,16 +71,19 @@ func (c *gpuCmd) Run(p program) error {
 		}
 	}
 	stop()
+	if d.stuck() {
+		return err // whoever listens waits for the driver as well
+	}
 	if lerr := <-listening; !errors.Is(lerr, context.Canceled) {
 		err = errors.Join(err, lerr)
 	}
-	return errors.Join(err, m.Close())
+	return errors.Join(err, d.close())
 }
 
 // verdictError turns a verdict into the exit code.
 func verdictError(h gpu.Host) error {
 	switch {
-	case len(h.Devices) == 0:
+	case len(h.Devices) == 0 && !slices.ContainsFunc(h.Health.Reasons, func(r gpu.Reason) bool { return r.Code == codeStuck }):
 		return &exitError{code: exitNoGPU}
 	case h.Health.State == gpu.Healthy || h.Health.State == gpu.Degraded:
 		return nil
@@ -125,7 +129,8 @@ func table(w io.Writer, h gpu.Host) error {
 	}
 	for _, d := range h.Devices {
 		for _, i := range d.MIG.Instances {
-			fmt.Fprintf(w, "  GPU %d: MIG instance %d, %s, %s\n", d.Index, i.GPU, humanize.IBytes(i.Memory.Total), i.UUID)
+			fmt.Fprintf(w, "  GPU %d: MIG instance %d, %s, %s of %s used, %d processes, %s\n", d.Index, i.GPU, i.Profile(),
+				humanize.IBytes(i.Memory.Used), humanize.IBytes(i.Memory.Total), len(i.Processes), i.UUID)
 		}
 		for _, p := range d.Processes {
 			reads := "no pailfs mount"

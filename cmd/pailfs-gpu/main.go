@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -29,6 +30,8 @@ type cli struct {
 	Library string `name:"nvml-library" env:"PAILFS_NVML_LIBRARY" placeholder:"PATH" help:"NVML to load; libnvidia-ml.so.1 where the loader finds it, unless given."`
 	State   string `name:"state-dir" env:"PAILFS_GPU_STATE_DIR" default:"/run/pailfs" help:"Where the GPUs seen since the host booted are remembered."`
 
+	Patience time.Duration `name:"driver-patience" default:"30s" hidden:"" help:"How long the driver may take to tell of all GPUs; while it is initialised it takes seconds for each."`
+
 	GPU     gpuCmd     `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
 	Run     runCmd     `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
 	Version versionCmd `cmd:"" help:"Show the version."`
@@ -38,11 +41,6 @@ type cli struct {
 type program struct {
 	cli            *cli
 	stdout, stderr io.Writer
-}
-
-// monitor opens the GPUs as the flags say.
-func (p program) monitor() *gpu.Monitor {
-	return gpu.Open(gpu.Config{Library: p.cli.Library, StateDir: p.cli.State})
 }
 
 // exitError is an error with its exit code; without an error nothing is said.

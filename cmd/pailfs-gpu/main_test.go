@@ -117,6 +117,8 @@ func (h *host) start(name string, args ...string) *process {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p := &process{Cmd: exec.CommandContext(ctx, filepath.Join(bin, name), args...), t: h.t, ended: make(chan struct{})}
 	p.Env, p.Stdout, p.Stderr = h.environ(), &p.out, &p.errOut
+	// A command that cannot be ended outlives the run, with its output open.
+	p.WaitDelay = time.Second
 	if err := p.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -165,9 +167,15 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// bucket serves an emulated bucket with one object, train/a, and returns the
-// arguments that mount it.
+// bucket serves an emulated bucket and returns the arguments that mount it.
 func bucket(t *testing.T) []string {
+	t.Helper()
+	_, args := store(t)
+	return args
+}
+
+// store is bucket with the server.
+func store(t *testing.T) (server *ossemu.Server, args []string) {
 	t.Helper()
 	t.Setenv("OSS_ACCESS_KEY_ID", "LTAItestkeyid000000")
 	t.Setenv("OSS_ACCESS_KEY_SECRET", "a-secret-of-the-test")
@@ -189,7 +197,7 @@ func bucket(t *testing.T) []string {
 			t.Error(err)
 		}
 	})
-	return []string{"oss://test-bucket", "--endpoint", "http://" + l.Addr().String(), "--cache-dir", t.TempDir(), "--cache-size", "256MiB"}
+	return server, []string{"oss://test-bucket", "--endpoint", "http://" + l.Addr().String(), "--cache-dir", t.TempDir(), "--cache-size", "256MiB"}
 }
 
 // mounted mounts a bucket and returns the mount point.

@@ -18,14 +18,19 @@ import (
 type runCmd struct {
 	GPUs     int           `name:"gpus" default:"1" help:"How many GPUs; 0 runs without choosing any."`
 	MinFree  string        `name:"min-free" default:"0" placeholder:"SIZE" help:"Free memory that each GPU must have, such as 40GiB."`
+	MIG      string        `name:"mig" placeholder:"PROFILE" help:"Instances of divided GPUs, of a profile such as 1g.10gb, or any; where all GPUs are divided, any unless given."`
 	Shared   bool          `name:"shared" help:"Also use GPUs on which something runs."`
 	Mount    string        `name:"mount" placeholder:"DIR" help:"A pailfs mount that must be healthy, and stay so."`
 	Datasets []string      `name:"dataset" placeholder:"PATH" help:"File or folder in the mount that is brought to the cache first; may be given more than once."`
 	NoWait   bool          `name:"start-cold" help:"Start at once, and bring datasets to the cache meanwhile."`
 	Wait     time.Duration `name:"wait" default:"10m" help:"How long to wait for the mount, and for GPUs."`
 	Restarts int           `name:"restarts" default:"0" placeholder:"N" help:"Start the command again after its mount failed, up to N times; it must resume from a checkpoint."`
-	Grace    time.Duration `name:"grace" default:"30s" help:"Time between SIGTERM and SIGKILL when the mount failed."`
+	Grace    time.Duration `name:"grace" default:"30s" help:"Time between SIGTERM and SIGKILL when the mount failed, or the machine goes."`
+	Notice   string        `name:"notice-signal" default:"TERM" placeholder:"SIGNAL" help:"What the command gets as soon as the machine is about to go; none tells it nothing yet."`
+	Upload   time.Duration `name:"upload-time" default:"1m" help:"How long before the machine goes the command must have ended, so that what it wrote can be uploaded; at most half of the time."`
 	Drain    time.Duration `name:"drain-timeout" default:"5m" help:"How long to wait at the end until what was written is in the object store."`
+	Check    time.Duration `name:"check-patience" default:"15s" hidden:"" help:"How long the mount's daemon may take to answer."`
+	Linger   time.Duration `name:"linger" default:"1m" hidden:"" help:"How long a command that was killed may take to end: its memory is to be freed."`
 	LockDir  string        `name:"lock-dir" default:"${lockdir}" hidden:"" help:"Where the locks of GPUs lie."`
 
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
@@ -34,9 +39,12 @@ type runCmd struct {
 // Help gives examples.
 func (runCmd) Help() string {
 	return `GPUs are chosen among those that are healthy, free and not taken by another pailfs run: the ones nearest to each other (NVLink, PCI Express, NUMA),
-then the least busy. The command finds them in CUDA_VISIBLE_DEVICES. Signals are handed on to it.
+then the least busy. The command finds them in CUDA_VISIBLE_DEVICES. Signals are handed on to it. Of GPUs that are divided by MIG instances are chosen, the
+smallest that do; a process of CUDA uses one instance, whatever it is shown.
 
-When the command ends, everything that it wrote to the mount is brought to the object store before this program ends.
+When the command ends, everything that it wrote to the mount is brought to the object store before this program ends. When the mount learns that the machine
+is about to go (pailfs mount --spot-notice, pailfs drain, SIGUSR1 to its daemon), the command gets --notice-signal at once, SIGTERM when its time is
+nearly over, SIGKILL when --upload-time is left, and what it wrote is uploaded before the deadline.
 
 Exit codes: the command's own (128 + n if signal n ended it); 74 it succeeded and what it wrote is not all in the object store;
 125 it was not run or its mount failed, 126 it may not be run, 127 there is no such command; 2 wrong arguments.
@@ -45,6 +53,8 @@ Examples:
 
 	pailfs run --gpus 2 --mount /mnt/data --dataset imagenet/train -- torchrun --nproc-per-node 2 train.py
 	pailfs run --gpus 8 --min-free 70GiB --mount /mnt/data --restarts 3 -- python train.py --resume auto
+	pailfs run --mount /mnt/data --notice-signal USR1 -- python train.py    # it saves a checkpoint and goes on
+	pailfs run --mig 1g.10gb -- python serve.py
 	pailfs run --gpus 0 --mount /mnt/data -- python preprocess.py`
 }
 
@@ -88,6 +98,12 @@ func (c *runCmd) validate() error {
 	case c.Mount == "" && c.Restarts > 0:
 		return errors.New("--restarts needs --mount: it is the mount's failure that it is about")
 	}
+	if _, err := parseSignal(c.Notice); err != nil {
+		return fmt.Errorf("--notice-signal: %w", err)
+	}
+	if c.Grace < 0 || c.Upload < 0 {
+		return errors.New("--grace and --upload-time must not be negative")
+	}
 	for _, d := range c.Datasets {
 		if !filepath.IsLocal(d) {
 			return fmt.Errorf("--dataset %q is not a path in the mount: want one like imagenet/train", d)
@@ -104,12 +120,21 @@ func (c *runCmd) validate() error {
 func (c *runCmd) prepare(ctx context.Context, p program) (environ []string, m *mount, release func(), err error) {
 	environ = os.Environ()
 	if c.Mount != "" {
-		if m, err = openMount(p, c.Mount); err != nil {
+		if m, err = openMount(p, c.Mount, c.Check); err != nil {
 			return nil, nil, nil, err
 		}
-		if _, err := m.await(ctx, c.Wait); err != nil {
+		if err := m.await(ctx, c.Wait); err != nil {
 			return nil, nil, nil, err
 		}
+		parent := ctx
+		var stop func()
+		ctx, stop = m.untilNotice(parent)
+		defer func() {
+			if parent.Err() == nil && ctx.Err() != nil {
+				err = context.Cause(ctx) // whatever else was interrupted by it
+			}
+			stop()
+		}()
 	}
 	release = func() {}
 	if c.GPUs > 0 {
@@ -118,7 +143,7 @@ func (c *runCmd) prepare(ctx context.Context, p program) (environ []string, m *m
 			return nil, nil, nil, err
 		}
 		release = lease.Release
-		environ = append(environ, "CUDA_VISIBLE_DEVICES="+uuids(lease.Devices))
+		environ = append(environ, "CUDA_VISIBLE_DEVICES="+ids(lease.Chosen))
 	}
 	if !c.NoWait {
 		err = c.warm(ctx, m)
@@ -130,21 +155,21 @@ func (c *runCmd) prepare(ctx context.Context, p program) (environ []string, m *m
 func (c *runCmd) acquire(ctx context.Context, p program) (*gpu.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Wait)
 	defer cancel()
-	monitor := p.monitor()
-	defer func() { _ = monitor.Close() }() // the driver needs no goodbye
+	driver := p.driver()
+	defer func() { _ = driver.close() }() // the driver needs no goodbye
 	minimum, err := humanize.ParseBytes(c.MinFree)
 	if err != nil {
 		return nil, err
 	}
 	said := false
 	for {
-		h := monitor.Read()
-		lease, err := gpu.Acquire(c.LockDir, h, gpu.Request{Count: c.GPUs, MinFree: minimum, Shared: c.Shared})
+		h := driver.read(ctx)
+		lease, err := gpu.Acquire(c.LockDir, h, gpu.Request{Count: c.GPUs, MinFree: minimum, Shared: c.Shared, MIG: c.MIG})
 		switch {
 		case err == nil:
-			fmt.Fprintf(p.stderr, "pailfs: GPUs %s\n", names(lease.Devices))
+			fmt.Fprintf(p.stderr, "pailfs: GPUs %s\n", names(lease.Chosen))
 			return lease, nil
-		case !errors.Is(err, gpu.ErrNotEnough), c.GPUs > present(h):
+		case !errors.Is(err, gpu.ErrNotEnough), errors.Is(err, gpu.ErrTooFew):
 			return nil, err // waiting does not help
 		case !said:
 			fmt.Fprintf(p.stderr, "pailfs: waiting for GPUs: %v\n", err)
@@ -165,113 +190,20 @@ func (c *runCmd) warm(ctx context.Context, m *mount) error {
 	return nil
 }
 
-// uuids lists devices as CUDA_VISIBLE_DEVICES wants them.
-func uuids(devices []gpu.Device) string {
-	list := make([]string, len(devices))
-	for i, d := range devices {
-		list[i] = d.UUID
+// ids lists GPUs as CUDA_VISIBLE_DEVICES wants them.
+func ids(chosen []gpu.Chosen) string {
+	list := make([]string, len(chosen))
+	for i, c := range chosen {
+		list[i] = c.ID()
 	}
 	return strings.Join(list, ",")
 }
 
-// names lists devices for people.
-func names(devices []gpu.Device) string {
-	list := make([]string, len(devices))
-	for i, d := range devices {
-		list[i] = fmt.Sprintf("%d (%s)", d.Index, d.Name)
+// names lists GPUs for people.
+func names(chosen []gpu.Chosen) string {
+	list := make([]string, len(chosen))
+	for i, c := range chosen {
+		list[i] = c.String()
 	}
 	return strings.Join(list, ", ")
-}
-
-// supervise runs the command, again if the mount fails, and drains at the end.
-func (c *runCmd) supervise(p program, m *mount, environ []string, signals chan os.Signal) error {
-	for failures := 0; ; failures++ {
-		code, stopped, err := c.once(p, m, environ, signals)
-		switch {
-		case errors.Is(err, errKilled) && failures < c.Restarts && !stopped:
-			fmt.Fprintf(p.stderr, "pailfs: the mount failed: start %d of %d again\n", failures+1, c.Restarts)
-			if _, err := m.await(context.Background(), c.Wait); err != nil {
-				return &exitError{code: exitNotRun, err: err}
-			}
-			continue
-		case errors.Is(err, errKilled):
-			return &exitError{code: exitNotRun, err: fmt.Errorf("the mount %s failed while the command ran, which then ended with exit code %d", c.Mount, code)}
-		case err != nil:
-			return err
-		}
-		return c.finish(p, m, code)
-	}
-}
-
-// once starts the command and waits for its end.
-func (c *runCmd) once(p program, m *mount, environ []string, signals chan os.Signal) (code int, stopped bool, err error) {
-	command, err := startChild(c.Command, environ, signals)
-	if err != nil {
-		return 0, false, err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	watched := make(chan struct{})
-	failed := make(chan struct{})
-	go func() {
-		defer close(watched)
-		c.watch(ctx, p, m, failed)
-	}()
-	code, err = command.wait(failed, c.Grace)
-	cancel()
-	<-watched
-	return code, command.stopped, err
-}
-
-// watch closes failed when the mount has failed twice in a row, and meanwhile
-// warms what was not warmed before.
-func (c *runCmd) watch(ctx context.Context, p program, m *mount, failed chan<- struct{}) {
-	if m == nil {
-		return
-	}
-	warmed := make(chan struct{})
-	go func() {
-		defer close(warmed)
-		if c.NoWait {
-			if err := c.warm(ctx, m); err != nil && ctx.Err() == nil {
-				report(p.stderr, err)
-			}
-		}
-	}()
-	defer func() { <-warmed }()
-	for bad := 0; sleep(ctx, checkEvery); {
-		_, err := m.check(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			bad = 0
-		default:
-			if bad++; bad == 2 {
-				report(p.stderr, err)
-				close(failed)
-				return
-			}
-		}
-	}
-}
-
-// finish brings what was written to the object store and returns the exit code
-// as an error.
-func (c *runCmd) finish(p program, m *mount, code int) error {
-	if m != nil {
-		s, err := m.check(context.Background())
-		if err == nil && s.Writing != nil {
-			err = m.drain(context.Background(), c.Drain)
-		}
-		if err != nil {
-			report(p.stderr, fmt.Errorf("not all that was written is in the object store: %w; it stays staged on this node", err))
-			if code == 0 {
-				return &exitError{code: exitNotSaved}
-			}
-		}
-	}
-	if code != 0 {
-		return &exitError{code: code}
-	}
-	return nil
 }

@@ -35,6 +35,33 @@ func TestTwoRunsGetDifferentGPUs(t *testing.T) {
 	}
 }
 
+func TestRunHandsOverInstancesOfDividedGPUs(t *testing.T) {
+	h := newHost(t, 2, "", "set mig 1\nmig_instance MIG-a 1 5000000000 1g.5gb\nmig_proc 4194303 5\nmig_instance MIG-b 2 5000000000 1g.5gb\nmig_instance MIG-c 3 20000000000 3g.20gb")
+	show := []string{"--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "GPU-0\n"},
+		{[]string{"--mig", "1g.5gb"}, "MIG-b\n"},
+		{[]string{"--mig", "any", "--min-free", "10GB"}, "MIG-c\n"},
+		{[]string{"--mig", "any", "--gpus", "2"}, "MIG-b,MIG-c\n"},
+	} {
+		p := h.run(append(c.args, show...)...)
+		if p.code() != 0 || p.out.String() != c.want {
+			t.Errorf("%v: exit code %d, %q: %s", c.args, p.code(), &p.out, &p.errOut)
+		}
+	}
+	p := h.run("--mig", "7g.40gb", "--", "true")
+	if p.code() != exitNotRun || !strings.Contains(p.errOut.String(), "1 asked for, 0 to be had of 0 MIG instances (7g.40gb)") {
+		t.Errorf("a profile that is not there: exit code %d: %s", p.code(), &p.errOut)
+	}
+	h.say(1, "set mig 1\nmig_instance MIG-a 1 5000000000 1g.5gb")
+	if p := h.run(show...); p.code() != 0 || p.out.String() != "MIG-a\n" {
+		t.Errorf("where all are divided: exit code %d, %q: %s", p.code(), &p.out, &p.errOut)
+	}
+}
+
 func TestExitCodeIsTheCommands(t *testing.T) {
 	h := newHost(t, 1)
 	notExecutable := filepath.Join(h.dir, "file")
@@ -54,6 +81,8 @@ func TestExitCodeIsTheCommands(t *testing.T) {
 		{[]string{"--gpus", "2", "--", "true"}, 125, "2 asked for, 1 to be had of 1"},
 		{[]string{"--gpus=-1", "--", "true"}, 2, "must not be negative"},
 		{[]string{"--min-free", "much", "--", "true"}, 2, "not a size"},
+		{[]string{"--notice-signal", "KILL", "--", "true"}, 2, "leaves a command no time"},
+		{[]string{"--notice-signal", "bell", "--", "true"}, 2, "is no signal"},
 		{[]string{"--dataset", "x", "--", "true"}, 2, "needs --mount"},
 		{[]string{"--mount", h.dir, "--dataset", "../x", "--", "true"}, 2, "not a path in the mount"},
 		{[]string{"--mount", h.dir, "--wait", "1s", "--", "true"}, 125, "no healthy mount within 1s"},

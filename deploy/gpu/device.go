@@ -1,6 +1,9 @@
 package gpu
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Host is what was read of all GPUs of this host at one time.
 type Host struct {
@@ -97,10 +100,21 @@ type MIG struct {
 
 // Instance is one MIG device.
 type Instance struct {
-	UUID   string `json:"uuid"`
+	UUID string `json:"uuid"`
+	// Name is the GPU's with the profile at its end, as in NVIDIA A100-SXM4-80GB MIG 1g.10gb.
 	Name   string `json:"name,omitempty"`
 	GPU    int    `json:"gpu_instance"`
 	Memory Memory `json:"memory"`
+	// Processes are those of the GPU's processes that compute on this instance.
+	Processes []int `json:"processes,omitempty"`
+}
+
+// Profile is how large the instance is, as in 1g.10gb, empty if its name does not say so.
+func (i Instance) Profile() string {
+	if _, profile, ok := strings.Cut(i.Name, "MIG "); ok {
+		return profile
+	}
+	return ""
 }
 
 // Process is a program that computes on a GPU.

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 )
 
 func TestReadingTellsWhatTheDriverSays(t *testing.T) {
-	h := newHost(t, gpus(2, "set util 37\nset power 250000\nset throttle 4\nname NVIDIA H100 80GB HBM3", "set mig 1\nmig_instance MIG-a 3 5000"),
+	h := newHost(t, gpus(2, "set util 37\nset power 250000\nset throttle 4\nname NVIDIA H100 80GB HBM3", "set mig 1\nmig_instance MIG-a 3 5000 1g.10gb\nmig_proc 4194303 5"),
 		"0000:01:00.0", "0000:02:00.0")
 	got := h.Read()
 	if got.Driver != "550.54" || got.CUDA != "12.4" || got.Expected != 2 || len(got.Devices) != 2 {
@@ -27,8 +28,9 @@ func TestReadingTellsWhatTheDriverSays(t *testing.T) {
 		t.Errorf("a power cap is no fault: %s", got)
 	}
 	m := got.Devices[1].MIG
-	if !m.Enabled || len(m.Instances) != 1 || m.Instances[0] != (Instance{UUID: "MIG-a", Name: "Fake GPU MIG", GPU: 3, Memory: Memory{Total: 5000, Free: 5000}}) {
-		t.Errorf("MIG: %+v", m)
+	want := []Instance{{UUID: "MIG-a", Name: "Fake GPU MIG 1g.10gb", GPU: 3, Memory: Memory{Total: 5000, Free: 5000}, Processes: []int{4194303}}}
+	if !m.Enabled || !reflect.DeepEqual(m.Instances, want) || m.Instances[0].Profile() != "1g.10gb" || len(got.Devices[1].Processes) != 1 {
+		t.Errorf("MIG: %+v, processes %+v", m, got.Devices[1].Processes)
 	}
 }
 

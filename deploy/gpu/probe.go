@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -114,8 +115,8 @@ func (p probe) device(index int) (Device, nvml.Device) {
 			}
 		}
 	}
-	p.instances(r, h)
 	d.Processes = p.processes(r, h)
+	p.instances(r, h)
 	return d, h
 }
 
@@ -142,7 +143,7 @@ func (p probe) memoryErrors(r reading, h nvml.Device) {
 	}
 }
 
-// instances reads how the GPU is divided.
+// instances reads how the GPU is divided. Its processes were read before.
 func (p probe) instances(r reading, h nvml.Device) {
 	if !p.has("nvmlDeviceGetMigMode") {
 		return
@@ -174,11 +175,18 @@ func (p probe) instances(r reading, h nvml.Device) {
 		if v, ret := m.GetMemoryInfo(); r.took("mig memory", ret) {
 			instance.Memory = Memory{Total: v.Total, Used: v.Used, Free: v.Free}
 		}
+		// Of a divided GPU only root is told of all processes.
+		for _, process := range p.processes(r, m) {
+			instance.Processes = append(instance.Processes, process.PID)
+			if !slices.ContainsFunc(r.Processes, func(has Process) bool { return has.PID == process.PID }) {
+				r.Processes = append(r.Processes, process)
+			}
+		}
 		r.MIG.Instances = append(r.MIG.Instances, instance)
 	}
 }
 
-// processes lists who computes on the GPU, by itself or through MPS.
+// processes lists who computes on a GPU or an instance, by itself or through MPS.
 func (p probe) processes(r reading, h nvml.Device) []Process {
 	var all []nvml.ProcessInfo
 	if v, ret := h.GetComputeRunningProcesses(); r.took("processes", ret) {

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // Request says which GPUs are wanted.
@@ -19,61 +16,144 @@ type Request struct {
 	MinFree uint64
 	// Shared also allows GPUs on which something runs.
 	Shared bool
+	// MIG asks for instances of divided GPUs: of a profile such as 1g.10gb, or of
+	// [AnyProfile]. Empty asks for whole GPUs, and for any instances where every GPU
+	// of the host is divided.
+	MIG string
 }
 
-// ErrNotEnough is the error of a request that this host cannot fulfil now.
-var ErrNotEnough = errors.New("not enough free and healthy GPUs")
+// AnyProfile as a request's MIG takes instances of all sizes.
+const AnyProfile = "any"
+
+// Chosen is a GPU, or an instance of one, that was selected.
+type Chosen struct {
+	Device
+	// Instance is nil for a whole GPU.
+	Instance *Instance
+}
+
+// ID is the name that CUDA_VISIBLE_DEVICES takes.
+func (c Chosen) ID() string {
+	if c.Instance != nil {
+		return c.Instance.UUID
+	}
+	return c.UUID
+}
+
+// String names it for people.
+func (c Chosen) String() string {
+	if c.Instance != nil {
+		return fmt.Sprintf("%d (%s)", c.Index, c.Instance.Name)
+	}
+	return fmt.Sprintf("%d (%s)", c.Index, c.Name)
+}
+
+var (
+	// ErrNotEnough is the error of a request that this host cannot fulfil now.
+	ErrNotEnough = errors.New("not enough free and healthy GPUs")
+	// ErrTooFew is the error, beside [ErrNotEnough], of one that it never can as it is.
+	ErrTooFew = errors.New("the host has too few")
+)
 
 // Select returns the GPUs of h that fulfil r and lie nearest to each other:
 // joined by the most NVLinks, then by the shortest paths, then on one NUMA node;
-// among equals the healthiest and least busy. taken reports GPUs, by UUID, that
-// somebody has; nil means none. The error wraps [ErrNotEnough] and says of every
-// GPU why it was left out.
-func Select(h Host, r Request, taken func(uuid string) bool) ([]Device, error) {
+// among equals the healthiest and least busy. Of instances it returns the smallest
+// that do, and those of GPUs of which the least is free (mig.go). taken reports GPUs
+// and instances, by UUID, that somebody has; nil means none. The error wraps
+// [ErrNotEnough] and says of every GPU why it was left out.
+func Select(h Host, r Request, taken func(uuid string) bool) ([]Chosen, error) {
 	if r.Count < 1 {
 		return nil, fmt.Errorf("%d GPUs were asked for: want 1 or more", r.Count)
 	}
+	if taken == nil {
+		taken = func(string) bool { return false }
+	}
+	if r.MIG != "" || allDivided(h) {
+		return selectInstances(h, r, taken)
+	}
 	var free []Device
-	var why []string
+	var why refusals
 	for _, d := range h.Devices {
+		if d.Index >= 0 {
+			why.there++
+		}
 		if reason := unfit(d, r, taken); reason != "" {
-			why = append(why, fmt.Sprintf("GPU %d (%s): %s", d.Index, d.UUID, reason))
+			why.add(d, reason)
 			continue
 		}
 		free = append(free, d)
 	}
 	if len(free) < r.Count {
-		if len(h.Devices) == 0 {
-			for _, reason := range h.Health.Reasons {
-				why = append(why, reason.Message)
-			}
-		}
-		return nil, fmt.Errorf("%w: %d asked for, %d to be had of %d; %s", ErrNotEnough, r.Count, len(free), len(h.Devices), strings.Join(why, "; "))
+		return nil, why.error(h, r, len(free))
 	}
 	slices.SortStableFunc(free, func(a, b Device) int {
 		return cmp.Or(a.Health.State.severity()-b.Health.State.severity(), cmp.Compare(a.Utilization, b.Utilization),
 			cmp.Compare(b.Memory.Free, a.Memory.Free), cmp.Compare(a.Index, b.Index))
 	})
-	best := nearest(free, r.Count, h.Links)
-	slices.SortFunc(best, func(a, b Device) int { return a.Index - b.Index })
-	return best, nil
+	var chosen []Chosen
+	for _, d := range nearest(free, r.Count, h.Links) {
+		chosen = append(chosen, Chosen{Device: d})
+	}
+	slices.SortFunc(chosen, func(a, b Chosen) int { return a.Index - b.Index })
+	return chosen, nil
 }
 
-// unfit says why d does not do for r, or nothing.
+// refusals are the reasons for which GPUs or instances were left out.
+type refusals struct {
+	// there counts what of the kind that is asked for the host has, free or not.
+	there int
+	why   []string
+}
+
+func (w *refusals) add(d Device, reason string) {
+	w.why = append(w.why, fmt.Sprintf("GPU %d (%s): %s", d.Index, d.UUID, reason))
+}
+
+// error says that only some of what r asks for is free.
+func (w *refusals) error(h Host, r Request, free int) error {
+	kind := ErrNotEnough
+	if w.there < r.Count {
+		kind = fmt.Errorf("%w: %w", ErrNotEnough, ErrTooFew)
+	}
+	if len(h.Devices) == 0 {
+		for _, reason := range h.Health.Reasons {
+			w.why = append(w.why, reason.Message)
+		}
+	}
+	of := "GPUs"
+	if r.MIG != "" {
+		of = "MIG instances (" + r.MIG + ")"
+	}
+	err := fmt.Errorf("%w: %d asked for, %d to be had of %d %s", kind, r.Count, free, w.there, of)
+	if len(w.why) > 0 {
+		err = fmt.Errorf("%w; %s", err, strings.Join(w.why, "; "))
+	}
+	return err
+}
+
+// unfit says why d does not do for r as a whole, or nothing.
 func unfit(d Device, r Request, taken func(uuid string) bool) string {
 	switch {
-	case d.Health.State != Healthy && d.Health.State != Degraded:
-		return string(d.Health.State) + ", " + d.Health.Reasons[0].Message
-	case taken != nil && taken(d.UUID):
+	case !d.works():
+		return d.illness()
+	case taken(d.UUID):
 		return "another pailfs run has it"
 	case d.MIG.Enabled:
-		return "it is divided by MIG: its instances are not chosen here, set CUDA_VISIBLE_DEVICES yourself"
+		return fmt.Sprintf("it is divided by MIG into %d instances: ask for those with --mig", len(d.MIG.Instances))
 	case len(d.Processes) > 0 && !r.Shared:
 		return fmt.Sprintf("%d processes run on it, %s (%d) the first", len(d.Processes), d.Processes[0].Name, d.Processes[0].PID)
 	case d.Memory.Free < r.MinFree:
 		return fmt.Sprintf("%d MiB are free, %d are wanted", d.Memory.Free>>20, r.MinFree>>20)
 	}
 	return ""
+}
+
+// works reports whether d may be given work.
+func (d Device) works() bool { return d.Health.State == Healthy || d.Health.State == Degraded }
+
+// illness says why it may not.
+func (d Device) illness() string {
+	return string(d.Health.State) + ", " + d.Health.Reasons[0].Message
 }
 
 // nearest returns n of free, which is ordered by preference. From every GPU it
@@ -135,79 +215,4 @@ func (s score) compare(o score) int {
 
 func (s score) plus(o score) score {
 	return score{s.unwell + o.unwell, s.unlinked + o.unlinked, s.distance + o.distance, s.numa + o.numa}
-}
-
-// Lease is the claim of one program of this host to GPUs. It ends with the
-// program.
-type Lease struct {
-	// Devices are the GPUs.
-	Devices []Device
-	files   []*os.File
-}
-
-// LockDir is where the lock files of a host's GPUs lie: programs of all users must
-// find them.
-const LockDir = "/run/lock/pailfs-gpu"
-
-// Acquire selects GPUs that no other lease holds and takes them. dir holds one
-// lock file a GPU; it is made if it is not there.
-func Acquire(dir string, h Host, r Request) (*Lease, error) {
-	if err := os.Mkdir(dir, 0o777|os.ModeSticky); err == nil {
-		// Any user may make the lock of a GPU; the umask would forbid it.
-		if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
-			return nil, err
-		}
-	} else if !errors.Is(err, os.ErrExist) {
-		return nil, err
-	}
-	busy := make(map[string]bool)
-	for {
-		devices, err := Select(h, r, func(uuid string) bool { return busy[uuid] })
-		if err != nil {
-			return nil, err
-		}
-		lease := &Lease{Devices: devices}
-		lost, err := lease.lock(dir)
-		if err == nil {
-			return lease, nil
-		}
-		lease.Release()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, err
-		}
-		busy[lost] = true
-	}
-}
-
-// lock takes the lock of every device or says which one it did not get.
-func (l *Lease) lock(dir string) (lost string, err error) {
-	for _, d := range l.Devices {
-		f, err := openLock(filepath.Join(dir, d.UUID+".lock"))
-		if err != nil {
-			return d.UUID, err
-		}
-		l.files = append(l.files, f)
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			return d.UUID, err
-		}
-	}
-	return "", nil
-}
-
-// openLock opens a lock file, which anybody may have made: a lock needs no right
-// to write, and fs.protected_regular refuses O_CREAT on another's file.
-func openLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		f, err = os.OpenFile(path, os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
-	}
-	return f, err
-}
-
-// Release gives the GPUs back.
-func (l *Lease) Release() {
-	for _, f := range l.files {
-		_ = f.Close() // which unlocks it
-	}
-	l.files = nil
 }

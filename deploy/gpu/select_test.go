@@ -25,7 +25,7 @@ func board(t *testing.T, extra map[int]string) Host {
 	return newHost(t, gpus(8, lines[:]...)).Read()
 }
 
-func indexes(devices []Device) string {
+func indexes(devices []Chosen) string {
 	var list []string
 	for _, d := range devices {
 		list = append(list, itoa(d.Index))
@@ -64,13 +64,83 @@ func TestRefusalSaysWhyOfEachGPU(t *testing.T) {
 	if !errors.Is(err, ErrNotEnough) {
 		t.Fatalf("error: %v", err)
 	}
-	for _, want := range []string{"2 asked for, 0 to be had of 5", "GPU is lost", "1 processes run on it", "95 MiB are free, 500 are wanted", "divided by MIG", "another pailfs run has it"} {
+	for _, want := range []string{"2 asked for, 0 to be had of 5", "GPU is lost", "1 processes run on it", "95 MiB are free, 500 are wanted", "divided by MIG into 0 instances: ask for those with --mig", "another pailfs run has it"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
 	if _, err := Select(h, Request{}, nil); err == nil {
 		t.Error("no GPU at all was selected without an error")
+	}
+}
+
+func TestInstancesOfDividedGPUs(t *testing.T) {
+	const (
+		first  = "set mig 1\nmig_instance MIG-a 1 5000 1g.5gb\nmig_instance MIG-b 2 20000 3g.20gb\nmig_proc 77 5"
+		second = "set mig 1\nmig_instance MIG-c 1 5000 1g.5gb\nmig_instance MIG-d 2 5000 1g.5gb\nmig_instance MIG-e 3 20000 3g.20gb"
+		whole  = ""
+	)
+	for _, c := range []struct {
+		name    string
+		gpus    []string
+		request Request
+		want    string
+	}{
+		{"of a profile, on the GPU of which the least is free", []string{second, first, whole}, Request{Count: 1, MIG: "1g.5gb"}, "MIG-a"},
+		{"of a profile in other letters", []string{second, first, whole}, Request{Count: 1, MIG: "3G.20GB"}, "MIG-e"},
+		{"the smallest that does", []string{first, second, whole}, Request{Count: 1, MIG: AnyProfile, MinFree: 6000}, "MIG-e"},
+		{"several", []string{first, second, whole}, Request{Count: 3, MIG: AnyProfile}, "MIG-a MIG-c MIG-d"},
+		{"one on which something runs", []string{first, whole}, Request{Count: 1, MIG: "3g.20gb", Shared: true}, "MIG-b"},
+		{"whole ones where there are any", []string{first, whole}, Request{Count: 1}, "GPU-1"},
+		{"unasked where all are divided", []string{first, second}, Request{Count: 1}, "MIG-a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Select(newHost(t, gpus(len(c.gpus), c.gpus...)).Read(), c.request, nil)
+			var ids []string
+			for _, chosen := range got {
+				ids = append(ids, chosen.ID())
+			}
+			if err != nil || strings.Join(ids, " ") != c.want {
+				t.Errorf("%v, %v; want %s", ids, err, c.want)
+			}
+		})
+	}
+}
+
+func TestRefusalSaysWhyOfEachInstance(t *testing.T) {
+	h := newHost(t, gpus(3, "set mig 1\nmig_instance MIG-a 1 5000 1g.5gb\nmig_proc 77 5\nmig_instance MIG-b 2 5000 1g.5gb\nmig_instance MIG-c 3 9000 2g.10gb", "", "set mig 1")).Read()
+	_, err := Select(h, Request{Count: 2, MIG: "1g.5gb"}, func(uuid string) bool { return uuid == "MIG-b" })
+	if !errors.Is(err, ErrNotEnough) || errors.Is(err, ErrTooFew) {
+		t.Fatalf("error: %v", err)
+	}
+	for _, want := range []string{
+		"2 asked for, 0 to be had of 2 MIG instances (1g.5gb)", "process 77 runs on it", "another pailfs run has it", "2g.10gb is not asked for", "GPU 1 (GPU-1): it is not divided",
+		"GPU 2 (GPU-2): it is divided by MIG and has no instance",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	if _, err := Select(h, Request{Count: 1, MIG: "7g.80gb"}, nil); !errors.Is(err, ErrTooFew) {
+		t.Errorf("a profile that no GPU has: %v", err)
+	}
+}
+
+func TestLeasesOfInstances(t *testing.T) {
+	h := newHost(t, gpus(1, "set mig 1\nmig_instance MIG-a 1 5000 1g.5gb\nmig_instance MIG-b 2 5000 1g.5gb")).Read()
+	dir := filepath.Join(t.TempDir(), "locks")
+	first, err := Acquire(dir, h, Request{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Release()
+	second, err := Acquire(dir, h, Request{Count: 1})
+	if err != nil || first.Chosen[0].ID() == second.Chosen[0].ID() {
+		t.Fatalf("%v: %v and %v", err, first.Chosen, second)
+	}
+	defer second.Release()
+	if _, err := Acquire(dir, h, Request{Count: 1}); !errors.Is(err, ErrNotEnough) {
+		t.Errorf("a third lease: %v", err)
 	}
 }
 
@@ -82,8 +152,8 @@ func TestTwoLeasesNeverShareAGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, err := Acquire(dir, h, Request{Count: 1})
-	if err != nil || indexes(first.Devices) != "0,1" || indexes(second.Devices) != "2" {
-		t.Fatalf("first %s, second %s: %v", indexes(first.Devices), indexes(second.Devices), err)
+	if err != nil || indexes(first.Chosen) != "0,1" || indexes(second.Chosen) != "2" {
+		t.Fatalf("first %s, second %s: %v", indexes(first.Chosen), indexes(second.Chosen), err)
 	}
 	defer second.Release()
 	if _, err := Acquire(dir, h, Request{Count: 1}); !errors.Is(err, ErrNotEnough) || !strings.Contains(err.Error(), "another pailfs run") {

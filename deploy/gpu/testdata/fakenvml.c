@@ -2,13 +2,14 @@
  * A library with NVML's versioned symbols that answers from a text file, which
  * $FAKENVML_STATE names and which is read anew at every call:
  *
- *   driver VERSION            "none": the kernel module is not loaded
+ *   driver VERSION            "none": the kernel module is not loaded; "stuck": no call returns while it says so
  *   gpu UUID                  begins a GPU; the lines below it are its own
  *   set NAME NUMBER           pci mem_total mem_used util temp power ecc_uncorrected remap_pending remap_failed
  *                             retire_pending throttle mig lost broken
  *   name TEXT
  *   proc PID BYTES
- *   mig_instance UUID GPU_INSTANCE BYTES
+ *   mig_instance UUID GPU_INSTANCE BYTES PROFILE
+ *   mig_proc PID BYTES        on the last instance; the GPU tells of it, too
  *   nvlink PCI                one link to the GPU whose pci is this number
  *   near INDEX LEVEL          nvmlGpuTopologyLevel_t to the GPU at INDEX; 50 without
  *   xid SERIAL CODE           reported once, when SERIAL is the largest so far
@@ -63,6 +64,15 @@ static void set(device *d, const char *key, unsigned long long v)
 	FIELD(remap_pending); FIELD(remap_failed); FIELD(retire_pending); FIELD(throttle); FIELD(mig); FIELD(lost); FIELD(broken);
 }
 
+static void load(void);
+
+/* What a call does first. */
+static void begin(void)
+{
+	for (load(); !strcmp(driver, "stuck"); load())
+		nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+}
+
 static void load(void)
 {
 	char line[256], a[128], b[128];
@@ -99,14 +109,18 @@ static void load(void)
 		} else if (sscanf(line, "xid %llu %llu", &x, &y) == 2 && d->xids < PER_GPU) {
 			d->xid_serial[d->xids] = x;
 			d->xid_code[d->xids++] = y;
-		} else if (sscanf(line, "mig_instance %95s %llu %llu", b, &x, &y) == 3 && d->instances < PER_GPU) {
+		} else if (sscanf(line, "mig_instance %95s %llu %llu %63s", b, &x, &y, a) == 4 && d->instances < PER_GPU) {
 			device *i = &instances[instance_count];
 			strcpy(i->uuid, b);
-			strcpy(i->name, "Fake GPU MIG");
+			snprintf(i->name, sizeof i->name, "Fake GPU MIG %.63s", a);
 			i->is_instance = 1;
 			i->gpu_instance = x;
 			i->mem_total = y;
 			d->instance_at[d->instances++] = instance_count++;
+		} else if (sscanf(line, "mig_proc %llu %llu", &x, &y) == 2 && d->instances && d->procs < PER_GPU) {
+			device *i = &instances[d->instance_at[d->instances - 1]];
+			i->pids[i->procs] = d->pids[d->procs] = x;
+			i->proc_mem[i->procs++] = d->proc_mem[d->procs++] = y;
 		}
 	}
 	if (f)
@@ -117,7 +131,7 @@ static int usable(device *d)
 {
 	if (!up)
 		return UNINITIALIZED;
-	load();
+	begin();
 	if (!strcmp(driver, "none"))
 		return NO_DRIVER;
 	if (d && d->lost)
@@ -129,7 +143,7 @@ static int usable(device *d)
 
 int nvmlInit_v2(void)
 {
-	load();
+	begin();
 	if (!strcmp(driver, "none"))
 		return NO_DRIVER;
 	up++;
