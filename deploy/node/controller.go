@@ -56,13 +56,13 @@ const (
 )
 
 // Run scans until ctx ends.
-func (c *Controller) Run(ctx context.Context) error {
+func (c *Controller) Run(ctx context.Context) {
 	for {
 		if err := c.scan(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			c.log.Warn("silent agents cannot be looked for", "error", err)
 		}
 		if !sleep(ctx, scanEvery) {
-			return nil
+			return
 		}
 	}
 }

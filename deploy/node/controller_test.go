@@ -82,7 +82,7 @@ func TestASilentAgentsNodeIsMarkedAndTheAgentTakesItBack(t *testing.T) {
 		one, dies := context.WithCancel(ctx)
 		go c.agent(one, "n1")
 		go c.agent(ctx, "n2")
-		go func() { _ = NewController(c, "s", slog.New(slog.DiscardHandler)).Run(ctx) }()
+		go NewController(c, "s", slog.New(slog.DiscardHandler)).Run(ctx)
 		time.Sleep(10 * time.Minute)
 		if c.marked("n1") || c.marked("n2") {
 			t.Fatal("a node is marked whose agent speaks")
@@ -117,7 +117,7 @@ func TestAnOutageOfTheAPIServerIsNobodysSilence(t *testing.T) {
 		defer cancel()
 		go c.agent(ctx, "n1")
 		go c.agent(ctx, "n2")
-		go func() { _ = NewController(c, "s", slog.New(slog.DiscardHandler)).Run(ctx) }()
+		go NewController(c, "s", slog.New(slog.DiscardHandler)).Run(ctx)
 		time.Sleep(time.Minute)
 		until := time.Now().Add(5 * time.Minute)
 		c.PrependReactor("*", "leases", func(ktesting.Action) (bool, runtime.Object, error) {
