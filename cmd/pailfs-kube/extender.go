@@ -30,7 +30,7 @@ func (extenderCmd) Help() string {
 	  weight: 10
 	  nodeCacheCapable: true
 
-A stock scheduler asks about 500 of 10,000 nodes, so that most warm nodes are never seen; percentageOfNodesToScore: 100 mends that and is slow. pailfs-scheduler does neither. Pods with the annotation pailfs.io/gang-size are refused: only pailfs-scheduler places gangs.
+A stock scheduler asks about 500 of 10,000 nodes, so that most warm nodes are never seen; percentageOfNodesToScore: 100 mends that and is slow. pailfs-scheduler does neither. Its account may be that of pailfs-scheduler: it lists and watches nodes, pods and PailfsNodeCaches. Pods with the annotation pailfs.io/gang-size are refused: only pailfs-scheduler places gangs.
 
 Exit codes: 0 ended by a signal, 1 failed, 2 wrong arguments.
 

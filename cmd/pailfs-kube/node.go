@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -30,7 +34,7 @@ type nodeCmd struct {
 	MeasureEvery  time.Duration `name:"measure-every" default:"30s" help:"Least time between two counts of a dataset's bytes in the cache."`
 	EvictMount    time.Duration `name:"evict-after" default:"1m" help:"How long a mount may be away before pods are evicted; 0s never evicts."`
 	EvictGPU      time.Duration `name:"evict-gpu-after" default:"2m" help:"How long a GPU may be unwell before pods are evicted; 0s never evicts."`
-	Health        string        `name:"health" placeholder:"HOST:PORT" help:"Answer /healthz here."`
+	HTTP          string        `name:"http" default:"127.0.0.1:9322" placeholder:"HOST:PORT" help:"Answer /healthz and /metrics here; empty answers nowhere."`
 }
 
 // Help gives examples.
@@ -97,19 +101,30 @@ func (c *nodeCmd) Run(p program) error {
 	ctx, stop := interrupted()
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return agent.Run(ctx) })
-	if c.Health != "" {
-		group.Go(func() error { return serveHealth(ctx, c.Health, agent.Turned) })
+	if c.HTTP != "" {
+		l, err := net.Listen("tcp", c.HTTP)
+		if err != nil {
+			return usageError{fmt.Errorf("--http %s: %w", c.HTTP, err)}
+		}
+		group.Go(func() error { return serve(ctx, l, agent) })
 	}
+	group.Go(func() error { return agent.Run(ctx) })
 	return group.Wait()
 }
 
-// serveHealth answers whether the agent turned lately.
-func serveHealth(ctx context.Context, at string, turned func() time.Time) error {
+// serve answers whether the agent turned lately, and its metrics.
+func serve(ctx context.Context, l net.Listener, agent *node.Agent) error {
+	registry := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{agent, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := registry.Register(c); err != nil {
+			return errors.Join(fmt.Errorf("register metrics: %w", err), l.Close())
+		}
+	}
 	began := time.Now()
 	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		last := turned()
+		last := agent.Turned()
 		if last.IsZero() {
 			last = began
 		}
@@ -119,13 +134,10 @@ func serveHealth(ctx context.Context, at string, turned func() time.Time) error 
 		}
 		_, _ = w.Write([]byte("ok\n")) // who asked has gone if it fails
 	})
-	s := &http.Server{Addr: at, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		<-ctx.Done()
-		_ = s.Close() // nothing waits for what it says
-	}()
-	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve --health %s: %w", at, err)
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	context.AfterFunc(ctx, func() { _ = s.Close() }) // nothing waits for what it says
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve --http %s: %w", l.Addr(), err)
 	}
 	return nil
 }

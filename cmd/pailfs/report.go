@@ -50,11 +50,13 @@ type statusReport struct {
 
 // storeReport is what is known of the object store.
 type storeReport struct {
-	Endpoint    string             `json:"endpoint"`
-	Region      string             `json:"region,omitempty"`
-	Credentials credentialsReport  `json:"credentials"`
-	Limiter     limiterReport      `json:"limiter"`
-	Requests    []operationFigures `json:"requests"`
+	Endpoint    string            `json:"endpoint"`
+	Region      string            `json:"region,omitempty"`
+	Credentials credentialsReport `json:"credentials"`
+	Limiter     limiterReport     `json:"limiter"`
+	// DownloadLimit is download-bandwidth, absent without a limit.
+	DownloadLimit int64              `json:"download_limit_bytes_per_second,omitempty"`
+	Requests      []operationFigures `json:"requests"`
 }
 
 // credentialsReport says whose keys are used, and never the keys.
@@ -154,5 +156,7 @@ func (d *daemon) storeReport(figures figures) storeReport {
 		Credentials: c,
 		Limiter:     l,
 		Requests:    figures.store,
+
+		DownloadLimit: int64(d.settings.DownloadBandwidth),
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Agent keeps a Node, its PailfsNodeCache and its Lease as they should be.
+// Agent keeps a Node, its PailfsNodeCache and its Lease as they should be. It is a
+// [prometheus.Collector] of what METRICS.md lists.
 type Agent struct {
 	cfg    Config
 	client kubernetes.Interface
@@ -22,6 +23,7 @@ type Agent struct {
 	mounts   []*mountWatcher
 	datasets *datasets
 	gpus     *gpus
+	metrics  *metrics
 	// wake says that something changed.
 	wake chan struct{}
 	mu   struct {
@@ -36,9 +38,9 @@ func New(cfg Config, client kubernetes.Interface, caches dynamic.Interface) (*Ag
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, client: client, caches: caches, wake: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, client: client, caches: caches, wake: make(chan struct{}, 1), metrics: newMetrics()}
 	for _, m := range cfg.Mounts {
-		a.mounts = append(a.mounts, &mountWatcher{mount: m, cfg: &a.cfg})
+		a.mounts = append(a.mounts, &mountWatcher{mount: m, cfg: &a.cfg, probes: a.metrics.probes.WithLabelValues(m.Name)})
 	}
 	a.datasets = newDatasets(&a.cfg, a.mounts)
 	if len(cfg.GPU) > 0 {
@@ -121,6 +123,7 @@ func (a *Agent) turns(ctx context.Context, w *writers, pods <-chan struct{}, pod
 			called, cancel := context.WithTimeout(ctx, callPatience)
 			err := w.turn(called, o, a)
 			cancel()
+			a.metrics.turn(err)
 			switch {
 			case err == nil:
 				backoff = minBackoff

@@ -31,6 +31,7 @@ type agentRun struct {
 	t      *testing.T
 	dir    string
 	cfg    Config
+	agent  *Agent
 	stop   func()
 	down   atomic.Bool
 }
@@ -83,6 +84,7 @@ func (a *agentRun) start() {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	a.agent = agent
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx) }()

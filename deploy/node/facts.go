@@ -35,9 +35,11 @@ type status struct {
 		Credentials struct {
 			Error string `json:"error"`
 		} `json:"credentials"`
-		Requests []struct {
+		DownloadLimit int64 `json:"download_limit_bytes_per_second"`
+		Requests      []struct {
 			Count  uint64            `json:"count"`
 			Errors map[string]uint64 `json:"errors"`
+			Bytes  uint64            `json:"bytes"`
 		} `json:"requests"`
 	} `json:"store"`
 	Writing *struct {
@@ -57,6 +59,14 @@ func (s *status) requests() (all, failed uint64) {
 		}
 	}
 	return all, failed
+}
+
+// received returns how many bytes came from the object store.
+func (s *status) received() (bytes uint64) {
+	for _, r := range s.Store.Requests {
+		bytes += r.Bytes
+	}
+	return bytes
 }
 
 // degraded says why a mount that answers serves less well than it should, given what it

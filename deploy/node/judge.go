@@ -19,6 +19,8 @@ type mountState struct {
 	// less well than it should.
 	status   *status
 	degraded string
+	// egress is how many bytes a second it reads from the object store.
+	egress int64
 }
 
 // observation is what is known of a node at one time.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pailfs/pailfs/deploy/node/api"
 )
 
@@ -15,15 +17,17 @@ const cleanProbes = 3
 
 // mountWatcher watches one mount.
 type mountWatcher struct {
-	mount Mount
-	cfg   *Config
-	mu    struct {
+	mount  Mount
+	cfg    *Config
+	probes prometheus.Observer
+	mu     struct {
 		sync.Mutex
 		known    bool
 		state    probed
 		clean    int
 		status   *status
 		degraded string
+		egress   egress
 	}
 }
 
@@ -36,7 +40,10 @@ func (w *mountWatcher) run(ctx context.Context, news func()) {
 	defer wg.Wait()
 	wg.Go(func() { w.ask(ctx) })
 	for ticks := time.NewTicker(w.cfg.ProbeEvery); ; {
-		if found := p.probe(ctx); ctx.Err() == nil && w.note(found) {
+		asked := time.Now()
+		found := p.probe(ctx)
+		w.probes.Observe(time.Since(asked).Seconds())
+		if ctx.Err() == nil && w.note(found) {
 			w.cfg.Log.Info("mount changed", "mount", w.mount.Name, "path", w.mount.Path, "state", found.reason, "why", found.message)
 			news()
 		}
@@ -69,7 +76,7 @@ func (w *mountWatcher) ask(ctx context.Context) {
 	for ctx.Err() == nil {
 		if s, ok := w.state(); ok && s.ready() {
 			st, err := ask(ctx, w.cfg.Pailfs, w.mount.Path)
-			w.answered(st, err)
+			w.answered(st, err, time.Now())
 		}
 		select {
 		case <-ctx.Done():
@@ -79,7 +86,7 @@ func (w *mountWatcher) ask(ctx context.Context) {
 }
 
 // answered takes what the daemon said.
-func (w *mountWatcher) answered(st *status, err error) {
+func (w *mountWatcher) answered(st *status, err error, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
@@ -88,13 +95,14 @@ func (w *mountWatcher) answered(st *status, err error) {
 	}
 	w.mu.degraded = st.degraded(w.mu.status)
 	w.mu.status = st
+	w.mu.egress.take(at, st.received())
 }
 
 // state returns what is known, if anything is.
 func (w *mountWatcher) state() (mountState, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := mountState{Mount: w.mount, probed: w.mu.state, status: w.mu.status}
+	s := mountState{Mount: w.mount, probed: w.mu.state, status: w.mu.status, egress: w.mu.egress.rate()}
 	if s.reason == api.ReasonReady {
 		s.degraded = w.mu.degraded
 	}

@@ -101,7 +101,8 @@ func (w *cacheWriter) remembered(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// differs reports whether b says something notable that a does not.
+// differs reports whether b says something notable that a does not. What a mount reads from
+// the object store changes all the time and is told when something else is, or every period.
 func differs(a, b *api.NodeCacheStatus) bool {
 	if len(a.Mounts) != len(b.Mounts) || len(a.Datasets) != len(b.Datasets) || (a.GPUs == nil) != (b.GPUs == nil) {
 		return true
@@ -109,7 +110,8 @@ func differs(a, b *api.NodeCacheStatus) bool {
 	for i, m := range b.Mounts {
 		was := a.Mounts[i]
 		if m.Name != was.Name || m.Source != was.Source || m.Ready != was.Ready || m.Reason != was.Reason || moved(was.UsedBytes, m.UsedBytes, m.CapacityBytes) ||
-			moved(was.ReservedBytes, m.ReservedBytes, m.CapacityBytes) || moved(was.DirtyBytes, m.DirtyBytes, was.DirtyBytes) || was.CapacityBytes != m.CapacityBytes {
+			moved(was.ReservedBytes, m.ReservedBytes, m.CapacityBytes) || moved(was.DirtyBytes, m.DirtyBytes, was.DirtyBytes) || was.CapacityBytes != m.CapacityBytes ||
+			was.EgressLimitBytesPerSecond != m.EgressLimitBytesPerSecond {
 			return true
 		}
 	}
@@ -140,6 +142,7 @@ func statusOf(o *observation) *api.NodeCacheStatus {
 		}
 		if st := m.status; st != nil {
 			r.Source, r.ReadOnly, r.ReservedBytes = st.Source, st.Writing == nil, st.Loader.Charged
+			r.EgressBytesPerSecond, r.EgressLimitBytesPerSecond = m.egress, st.Store.DownloadLimit
 			if st.Cache.SSD != nil {
 				r.CapacityBytes, r.UsedBytes = st.Cache.SSD.Limit, st.Cache.SSD.Used
 			}

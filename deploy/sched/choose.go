@@ -117,7 +117,7 @@ func (c *Cluster) Choose(p Pod, a Ask) (Choice, *Refusal) {
 			spares = max(1, spares) * widen
 		}
 		before := len(names)
-		take(c.cold(suit, names, key, size), func() bool { return room >= need && len(names)-before > spares })
+		take(c.cold(p, suit, names, key, size, a.Now), func() bool { return room >= need && len(names)-before > spares })
 	}
 	if len(names) == 0 {
 		return Choice{Nodes: c.listed(suit), Kind: Full}, nil
@@ -170,18 +170,21 @@ func (c *Cluster) suit(p Pod) []*node {
 }
 
 // cold ranks the nodes that suit and are not named yet: those whose cache has room
-// for the whole dataset first. c.mu is held.
-func (c *Cluster) cold(suit []*node, named []string, key uint64, size int64) ranking {
+// for the whole dataset first, among them those that are not busy. c.mu is held.
+func (c *Cluster) cold(p Pod, suit []*node, named []string, key uint64, size int64, now time.Time) ranking {
 	r := make(ranking, 0, len(suit))
 	for _, n := range suit {
 		if len(named) > 0 && slices.Contains(named, n.Name) {
 			continue
 		}
-		fits := 0.0
+		rank := 0.0
 		if free, _ := c.free(n, 0, ""); free >= size {
-			fits = 1
+			rank = 2
 		}
-		r = append(r, ranked{n, fits, weight(key, n.hash)})
+		if !c.busy(n, p, now) {
+			rank++
+		}
+		r = append(r, ranked{n, rank, weight(key, n.hash)})
 	}
 	return r
 }

@@ -55,6 +55,7 @@ type Cluster struct {
 	holds    map[string]hold               // by pod
 	suitable map[reader][]*node            // cached answers, dropped when a node changes in what matters
 	largest  Resources                     // the most that one node has; nil: not known
+	busiest  busiest
 }
 
 // node is one node. present says that there is a Node object, reported that there is
@@ -148,6 +149,7 @@ func (c *Cluster) SetReport(name string, report api.NodeCacheStatus) (better boo
 	})
 	c.unlist(n)
 	n.report, n.reported = report, true
+	c.noteEgress(n)
 	for _, d := range report.Datasets {
 		if c.datasets[d.Name] == nil {
 			c.datasets[d.Name] = map[*node]struct{}{}
@@ -179,6 +181,7 @@ func (c *Cluster) RemoveReport(name string) {
 	if n := c.nodes[name]; n != nil {
 		c.unlist(n)
 		n.report, n.reported, n.sources = api.NodeCacheStatus{}, false, nil
+		c.noteEgress(n)
 		clear(c.suitable)
 		c.forget(n)
 	}

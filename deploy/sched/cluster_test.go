@@ -277,20 +277,22 @@ func TestScore(t *testing.T) {
 		holds  []Pod
 		want   int64
 	}{
-		{"warm, egress unknown", 100, nil, nil, 60 + 18 + 10},
-		{"half", 50, nil, nil, 30 + 18 + 10},
-		{"cold", 0, nil, nil, 18 + 10},
+		{"warm", 100, nil, nil, 60 + 18 + 20},
+		{"half", 50, nil, nil, 30 + 18 + 20},
+		{"cold", 0, nil, nil, 18 + 20},
+		{"reads as much as any", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].EgressBytesPerSecond = 1e9 }, nil, 60 + 18},
+		{"reads little", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].EgressBytesPerSecond = littleEgress / 4 }, nil, 60 + 18 + 15},
 		{"egress idle", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].EgressLimitBytesPerSecond = 100 }, nil, 60 + 18 + 20},
 		{"egress used", 100, func(r *api.NodeCacheStatus) {
 			r.Mounts[0].EgressLimitBytesPerSecond, r.Mounts[0].EgressBytesPerSecond = 100, 75
 		}, nil, 60 + 18 + 5},
 		{"stale", 100, func(r *api.NodeCacheStatus) { r.ObservedAt = noon.Add(-time.Hour) }, nil, 18 + 10},
-		{"promised to another", 0, nil, []Pod{{Key: "x", Dataset: "b/x", Bytes: 400}}, 10 + 10},
-		{"promised twice is promised once", 0, nil, []Pod{{Key: "x", Dataset: "b/x", Bytes: 400}, {Key: "y", Dataset: "b/x", Bytes: 400}}, 10 + 10},
-		{"promised for the same", 100, nil, []Pod{{Key: "x", Dataset: "b/train"}}, 60 + 18 + 10},
-		{"held by loaders", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].ReservedBytes = 1000 }, nil, 60 + 10},
-		{"not uploaded yet", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].DirtyBytes = 400 }, nil, 60 + 10 + 10},
-		{"no cache on SSD", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].CapacityBytes = 0 }, nil, 60 + 10},
+		{"promised to another", 0, nil, []Pod{{Key: "x", Dataset: "b/x", Bytes: 400}}, 10 + 20},
+		{"promised twice is promised once", 0, nil, []Pod{{Key: "x", Dataset: "b/x", Bytes: 400}, {Key: "y", Dataset: "b/x", Bytes: 400}}, 10 + 20},
+		{"promised for the same", 100, nil, []Pod{{Key: "x", Dataset: "b/train"}}, 60 + 18 + 20},
+		{"held by loaders", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].ReservedBytes = 1000 }, nil, 60 + 20},
+		{"not uploaded yet", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].DirtyBytes = 400 }, nil, 60 + 10 + 20},
+		{"no cache on SSD", 100, func(r *api.NodeCacheStatus) { r.Mounts[0].CapacityBytes = 0 }, nil, 60 + 20},
 		{"mount gone", 100, func(r *api.NodeCacheStatus) { r.Mounts = nil }, nil, 0},
 	}
 	for _, test := range tests {
@@ -306,6 +308,54 @@ func TestScore(t *testing.T) {
 		if got := c.Score(trainer("b/train"), "n0", noon); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
+	}
+}
+
+func TestColdDatasetsAvoidNodesThatFetchMuch(t *testing.T) {
+	c := clusterOf(3)
+	p := trainer("b/cold")
+	choose := func() string {
+		choice, _ := c.Choose(p, ask(1, 8))
+		return choice.Nodes[0]
+	}
+	first := choose()
+	reads := func(name string, egress, limit int64) {
+		r := reportOf(nil)
+		r.Mounts[0].EgressBytesPerSecond, r.Mounts[0].EgressLimitBytesPerSecond = egress, limit
+		c.SetReport(name, r)
+	}
+	reads(first, 90, 100)
+	if got := choose(); got == first {
+		t.Errorf("%s is chosen, which uses 90 %% of its bandwidth", got)
+	}
+	reads(first, 70, 100)
+	if got := choose(); got != first {
+		t.Errorf("%s is chosen rather than %s, which uses 70 %% of its bandwidth", got, first)
+	}
+	// Without a limit the busiest of all is what the others are compared with.
+	reads(first, 1e9, 0)
+	if got := choose(); got == first {
+		t.Errorf("%s is chosen, which reads the most", got)
+	}
+	other := "n0"
+	if first == other {
+		other = "n1"
+	}
+	reads(other, 4e9, 0)
+	if got := choose(); got != first {
+		t.Errorf("%s is chosen rather than %s, which reads a quarter of what the busiest does", got, first)
+	}
+	c.RemoveReport(other)
+	if got := choose(); got == first {
+		t.Errorf("%s is chosen, which reads the most now", got)
+	}
+	// Where all are busy nothing changes.
+	for i := range 3 {
+		reads(fmt.Sprintf("n%d", i), 1e9, 1e9)
+	}
+	c.SetNode(wellNode(other))
+	if got := choose(); got != first {
+		t.Errorf("%s is chosen rather than %s, and all are busy", got, first)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"time"
-
-	"github.com/pailfs/pailfs/deploy/node/api"
 )
 
 // MaxScore is the best score.
@@ -40,7 +38,7 @@ func (c *Cluster) Score(p Pod, name string, now time.Time) int64 {
 	if bytes, capacity := c.free(n, size, p.Dataset); capacity > 0 {
 		free = max(0, min(1, float64(bytes)/float64(capacity)))
 	}
-	return int64(math.Round(MaxScore * (forWarm*n.share(p.Dataset, size, now) + forFree*free + forEgress*spare(*m))))
+	return int64(math.Round(MaxScore * (forWarm*n.share(p.Dataset, size, now) + forFree*free + forEgress*c.spare(n, m, now))))
 }
 
 // share returns which share of a dataset of a size is on n, by a report that can be
@@ -52,13 +50,4 @@ func (n *node) share(dataset string, size int64, now time.Time) float64 {
 	}
 	d.BytesTotal = cmp.Or(d.BytesTotal, size)
 	return d.Fraction()
-}
-
-// spare returns which share of its limit a mount does not read from the object store,
-// and one half where there is no limit to compare with.
-func spare(m api.MountStatus) float64 {
-	if m.EgressLimitBytesPerSecond <= 0 {
-		return 0.5
-	}
-	return max(0, 1-float64(m.EgressBytesPerSecond)/float64(m.EgressLimitBytesPerSecond))
 }

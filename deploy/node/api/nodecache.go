@@ -54,8 +54,8 @@ type MountStatus struct {
 	// object store yet.
 	DirtyBytes int64 `json:"dirtyBytes"`
 	DirtyFiles int64 `json:"dirtyFiles"`
-	// EgressBytesPerSecond is what the mount reads from the object store at present, and
-	// EgressLimitBytesPerSecond the most that it may, 0 without a limit.
+	// EgressBytesPerSecond is what the mount reads from the object store, averaged over a
+	// minute, and EgressLimitBytesPerSecond the most that it may, 0 without a limit.
 	EgressBytesPerSecond      int64 `json:"egressBytesPerSecond,omitempty"`
 	EgressLimitBytesPerSecond int64 `json:"egressLimitBytesPerSecond,omitempty"`
 }
