@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,7 @@ func (f commonFlags) open(p program) (*session, error) {
 	}
 	s.report = &result.Report{
 		Format: result.Format, Taken: time.Now().UTC().Truncate(time.Second),
-		Command: strings.Join(append([]string{"bench"}, p.args[1:]...), " "), Machine: facts, Short: f.Short,
+		Command: strings.Join(append([]string{"bench"}, whatIsMeasured(p.args[1:])...), " "), Machine: facts, Short: f.Short,
 	}
 	s.runner, err = suite.Open(suite.Config{
 		Programs: programs, Work: work, Sizes: sizes, Runs: runs, Reader: process, Writer: writers, Self: process.Command[0], PrepareBytes: prepare,
@@ -113,6 +114,20 @@ func (f commonFlags) open(p program) (*session, error) {
 		return nil, errors.Join(err, s.close(p))
 	}
 	return s, nil
+}
+
+// whatIsMeasured is a command line without the places of its files, which say
+// nothing of the figures.
+func whatIsMeasured(args []string) (kept []string) {
+	for i := 0; i < len(args); i++ {
+		name, _, joined := strings.Cut(args[i], "=")
+		if !slices.Contains([]string{"--json", "--work", "--bin", "--readme", "--out"}, name) {
+			kept = append(kept, args[i])
+		} else if !joined {
+			i++ // its value
+		}
+	}
+	return kept
 }
 
 // close ends everything and removes the working directory, unless it is to be

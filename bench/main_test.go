@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -46,5 +47,12 @@ func TestFindProgramsNeedsBoth(t *testing.T) {
 	}
 	if got, err := findPrograms(dir); err != nil || got != dir {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestTheCommandOfAReportNamesNoFiles(t *testing.T) {
+	got := whatIsMeasured([]string{"targets", "list", "--json", "/home/me/x.json", "--runs", "3", "--work=/scratch", "tree"})
+	if want := []string{"targets", "list", "--runs", "3", "tree"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
