@@ -249,30 +249,27 @@ func (s *Snapshot) Lookup(_ context.Context, dir, name string) (Entry, Validity,
 	if !ok {
 		return Entry{}, Validity{}, fs.ErrNotExist
 	}
-	r := s.file.Reader()
-	r.Whole = true
-	at, isObject, err := r.Search(&d, d.First, component)
-	if err != nil {
-		return Entry{}, Validity{}, err
-	}
 	isDir := false
 	if d.Inside.Subdirectories > 0 && len(prefix)+len(component) < maxKey && !s.hidden(prefix, []byte(component+"/")) {
-		if _, isDir, err = r.Search(&d, at, component+"/"); err != nil {
+		r := s.file.Reader()
+		r.Whole = true
+		if _, isDir, err = r.Search(&d, d.First, component+"/"); err != nil {
 			return Entry{}, Validity{}, err
 		}
 	}
-	switch {
-	case isDir && !beside:
+	if isDir && !beside {
 		e, err := s.directoryEntry(name, prefix+component+"/")
 		return e, Validity{}, err
-	case !isObject || isDir != beside:
+	}
+	if isDir != beside {
 		return Entry{}, Validity{}, fs.ErrNotExist
 	}
 	var row snapfile.Row
-	if err := r.Row(&row, at); err != nil {
+	isObject, err := s.file.Find(&d, component, &row)
+	if err != nil {
 		return Entry{}, Validity{}, err
 	}
-	if row.Marker() {
+	if !isObject || row.Marker() {
 		return Entry{}, Validity{}, fs.ErrNotExist
 	}
 	return objectEntryOf(name, prefix, &row), Validity{}, nil
@@ -297,14 +294,8 @@ func (s *Snapshot) row(prefix, item string) (row snapfile.Row, ok bool, err erro
 	if err != nil || !ok {
 		return row, false, err
 	}
-	r := s.file.Reader()
-	r.Whole = true
-	at, ok, err := r.Search(&d, d.First, item)
-	if err != nil || !ok {
-		return row, false, err
-	}
-	err = r.Row(&row, at)
-	return row, err == nil, err
+	ok, err = s.file.Find(&d, item, &row)
+	return row, ok, err
 }
 
 // objectEntryOf returns the entry of an object. Key and ETag share one allocation.

@@ -185,21 +185,39 @@ func (b *fixedBlock) size() int {
 // decodeFixed decodes the numbers of the rows of names. It keeps the memory of
 // the input.
 func decodeFixed(in *input, names *nameBlock) (*fixedBlock, error) {
-	n := names.items.len()
+	n, classes := names.items.len(), names.classes
+	if classes == nil && names.directories > 0 {
+		var each [blockRows]byte
+		for i := range n {
+			each[i] = names.classOf(i)
+		}
+		classes = each[:n]
+	}
 	var b fixedBlock
+	if err := b.decode(in, n, names.class, classes); err != nil {
+		return nil, err
+	}
+	return &b, nil
+}
+
+// decode decodes the numbers of n rows, whose classes are those, or all class if it
+// is nil. It keeps the memory of the input.
+func (b *fixedBlock) decode(in *input, n int, class byte, classes []byte) error {
 	var count [3]int
-	if names.classes == nil && names.directories == 0 && names.class&classForm != byte(PartsETag) {
-		if names.class&classForm == byte(SumETag) {
+	if classes == nil && class&classForm != byte(PartsETag) {
+		if class&classForm == byte(SumETag) {
 			count[0] = n
 		}
-		if names.class&classCRC64 != 0 {
+		if class&classCRC64 != 0 {
 			count[2] = n
 		}
 	} else {
 		b.ranks = make([][3]uint8, n)
 		for i := range n {
 			b.ranks[i] = [3]uint8{uint8(count[0]), uint8(count[1]), uint8(count[2])}
-			class := names.classOf(i)
+			if classes != nil {
+				class = classes[i]
+			}
 			switch ETagForm(class & classForm) {
 			case PartsETag:
 				count[1]++
@@ -219,10 +237,7 @@ func decodeFixed(in *input, names *nameBlock) (*fixedBlock, error) {
 	}
 	b.sums = in.bytes(16 * uint64(count[0]))
 	b.crcs = in.bytes(8 * uint64(count[2]))
-	if err := in.done(); err != nil {
-		return nil, err
-	}
-	return &b, nil
+	return in.done()
 }
 
 // row fills the fields of r that b holds of row i, whose class is class.

@@ -20,9 +20,12 @@ type File struct {
 	id     uint64
 	footer *footer
 	cache  *blockCache
+	met    metTable
 	unpack *unpacker
-	closed atomic.Bool
-	read   atomic.Int64
+	// buffers holds *[]byte for what is not kept.
+	buffers sync.Pool
+	closed  atomic.Bool
+	read    atomic.Int64
 
 	damage struct {
 		count atomic.Int64
@@ -52,7 +55,8 @@ func OpenAt(name string, r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 }
 
 func open(name string, s source, size, cacheBytes int64) (*File, error) {
-	f := &File{name: name, source: s, size: size, cache: newBlockCache(cacheBytes)}
+	f := &File{name: name, source: s, size: size, cache: newBlockCache(cacheBytes), met: newMetTable(cacheBytes)}
+	f.buffers.New = func() any { return new([]byte) }
 	if size < headerSize+trailerSize {
 		return nil, f.damaged(0, fmt.Sprintf("%d bytes are no manifest: the file is cut short, or another's", size), nil)
 	}
@@ -552,6 +556,11 @@ func (r *Reader) Search(d *Dir, first uint64, item string) (row uint64, found bo
 	if err != nil {
 		return 0, false, err
 	}
+	return r.searchBlock(d, first, block, item)
+}
+
+// searchBlock is Search in the block that would hold the item.
+func (r *Reader) searchBlock(d *Dir, first, block uint64, item string) (row uint64, found bool, err error) {
 	low, high := max(first, block*blockRows), min(d.End(), (block+1)*blockRows)
 	begin, err := r.turn(low)
 	if err != nil {

@@ -257,8 +257,8 @@ func FuzzUnpack(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(p.pack(nil, bytes.Repeat([]byte("abc"), 100)))
-	f.Add(p.pack(nil, []byte("x")))
+	f.Add(p.pack(nil, bytes.Repeat([]byte("abc"), 100), 0))
+	f.Add(p.pack(nil, []byte("x"), 0))
 	u, err := newUnpacker()
 	if err != nil {
 		f.Fatal(err)
@@ -403,9 +403,14 @@ func useFile(t *testing.T, data []byte) {
 		r := file.Reader()
 		_, _, err = r.Search(&d, d.First, "train")
 		check(err)
-		var row Row
+		var row, found Row
 		for n := d.First; n < min(d.End(), d.First+1000); n++ {
-			check(r.Row(&row, n))
+			err := r.Row(&row, n)
+			check(err)
+			if err == nil {
+				_, err := file.Find(&d, string(row.Item), &found)
+				check(err)
+			}
 		}
 	}
 }

@@ -84,30 +84,16 @@ func shared(a, b []byte) int {
 // names decodes the list of n strings that comes next. It shares no memory with
 // the input.
 func (in *input) names(n int) nameList {
-	// The lengths are read twice: first to learn how much memory is needed, which
-	// is bounded by that of the input and the longest key.
 	var before, own [blockRows]uint32
-	total, suffixes := uint64(0), uint64(0)
-	in.lengths(before[:n])
-	in.lengths(own[:n])
-	last := uint64(0)
-	for i := range n {
-		if uint64(before[i]) > last {
-			in.fail()
-		}
-		last = uint64(before[i]) + uint64(own[i])
-		if last > MaxKey {
-			in.fail()
-		}
-		if in.bad {
-			return nameList{}
-		}
-		total += last
-		suffixes += uint64(own[i])
-	}
-	rest := in.bytes(suffixes)
+	rest := in.suffixes(before[:n], own[:n])
 	if in.bad {
 		return nameList{}
+	}
+	// The lengths are gone through twice: first to learn how much memory is needed,
+	// which is bounded by that of the input and the longest key.
+	total := uint64(0)
+	for i := range n {
+		total += uint64(before[i]) + uint64(own[i])
 	}
 	l := nameList{text: make([]byte, total), ends: make([]uint32, n)}
 	at, from := uint32(0), uint32(0)
@@ -128,6 +114,28 @@ func (in *input) names(n int) nameList {
 		l.ends[i] = at
 	}
 	return l
+}
+
+// suffixes decodes a list of as many strings as before and own have elements: how
+// many bytes each string shares with the one before, how many follow, and those of
+// all, which are part of the input.
+func (in *input) suffixes(before, own []uint32) []byte {
+	in.lengths(before)
+	in.lengths(own)
+	total, last := uint64(0), uint64(0)
+	for i := range before {
+		if uint64(before[i]) > last {
+			in.fail()
+		}
+		if last = uint64(before[i]) + uint64(own[i]); last > MaxKey {
+			in.fail()
+		}
+		total += uint64(own[i])
+	}
+	if in.bad {
+		return nil
+	}
+	return in.bytes(total)
 }
 
 // lengths decodes numbers of at most MaxKey.

@@ -29,10 +29,13 @@ func newPacker() (*packer, error) {
 	return &packer{encoder: e}, nil
 }
 
-// pack appends raw, compressed if that makes it smaller.
-func (p *packer) pack(b, raw []byte) []byte {
-	p.scratch = p.encoder.EncodeAll(raw, p.scratch[:0])
-	if len(p.scratch) >= len(raw) {
+// pack appends raw, compressed if it is larger than plain bytes and that makes it
+// smaller.
+func (p *packer) pack(b, raw []byte, plain int) []byte {
+	if len(raw) > plain {
+		p.scratch = p.encoder.EncodeAll(raw, p.scratch[:0])
+	}
+	if len(raw) <= plain || len(p.scratch) >= len(raw) {
 		b = append(b, packedNot)
 		b = binary.AppendUvarint(b, uint64(len(raw)))
 		return append(b, raw...)
