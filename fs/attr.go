@@ -13,6 +13,10 @@ import (
 // clock arithmetic allows without doubt.
 const forever = 10 * 365 * 24 * time.Hour
 
+// dirBlock is the block size of directories in bytes, a power of two. The C library
+// reads a directory by as much at a time, and asks for one request each.
+const dirBlock = 256 << 10
+
 // lifetime returns for how long the kernel may believe an answer.
 func lifetime(v manifest.Validity) time.Duration {
 	t := time.Time(v)
@@ -52,6 +56,7 @@ func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 		// One link says that the number of subdirectories is not known; two would
 		// tell tree walkers that there are none.
 		a.Mode = fuse.S_IFDIR | f.cfg.DirMode
+		a.Blksize = dirBlock
 		if mtime.IsZero() {
 			mtime = f.mounted
 		}

@@ -105,17 +105,11 @@ func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 }
 
 // ReadDirPlus implements [fuse.RawFileSystem]: entries with their attributes,
-// each of which is a reference that the kernel will forget one day. Those of which
-// the tree does not know all are named only: the kernel looks up what it needs.
+// each of which is a reference that the kernel will forget one day.
 func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, true, func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool {
-		entry := out.AddDirLookupEntry(d)
-		if entry != nil && e != nil && !e.Partial {
-			f.listed(dir, e, valid, entry)
-		}
-		return entry != nil
-	})
+	reply := plusReply{fs: f, in: in, out: out}
+	status := f.readDir(cancel, in, true, reply.add)
 	f.metrics.done(opReaddirplus, start, status)
 	return status
 }

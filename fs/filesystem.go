@@ -31,16 +31,17 @@ type filesystem struct {
 	cache *cache.Cache
 	log   *slog.Logger
 
-	nodes   *nodeTable
-	changed byPath
-	moves   moves
-	handles handleTable
-	keeping keeping
-	dirs    dirTable
-	cursors cursorKeeper
-	idle    idleHandles
-	notify  notifier
-	mounted time.Time
+	nodes    *nodeTable
+	changed  byPath
+	moves    moves
+	handles  handleTable
+	keeping  keeping
+	dirs     dirTable
+	statters statters
+	cursors  cursorKeeper
+	idle     idleHandles
+	notify   notifier
+	mounted  time.Time
 
 	// numbered is tree, if the kernel may keep directories by themselves.
 	numbered    numbered

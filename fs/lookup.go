@@ -44,6 +44,9 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	if err != nil {
 		return f.fail("lookup "+name, dir, nameErrno(err), err)
 	}
+	if e.Kind != manifest.Directory {
+		f.statters.asks(in.Pid, dir.id)
+	}
 	n := f.node(dir, &e)
 	// The tree stands by this version again, or knows no better.
 	n.stale.Store(false)

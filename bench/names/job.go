@@ -41,8 +41,12 @@ type Outcome struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// bufferBytes is what the C library gives getdents.
-const bufferBytes = 32 << 10
+// The C library gives getdents a buffer of as many bytes as the directory says its
+// blocks have, within these bounds.
+const (
+	leastBuffer = 32 << 10
+	mostBuffer  = 1 << 20
+)
 
 // Run lists a tree, and checks that every name was there once.
 func (j Job) Run(ctx context.Context) (Outcome, error) {
@@ -51,7 +55,7 @@ func (j Job) Run(ctx context.Context) (Outcome, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	buf := make([]byte, bufferBytes)
+	buf := make([]byte, mostBuffer)
 	found := make([][]string, j.Tree.Dirs)
 	for d := range found {
 		found[d] = make([]string, 0, j.Tree.Files)
@@ -92,6 +96,11 @@ func (j Job) list(found *[]string, dir string, buf []byte) (err error) {
 		return fmt.Errorf("list %q: %w", dir, err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("list %q: %w", dir, err)
+	}
+	buf = buf[:min(max(int(st.Blksize), leastBuffer), len(buf))]
 	for {
 		n, err := again(func() (int, error) { return unix.Getdents(fd, buf) })
 		if err != nil {
