@@ -20,6 +20,10 @@ import (
 // benchObjects is how many objects the manifests of BenchmarkSnapshot hold.
 var benchObjects = flag.Int("objects", 200_000, "how many objects the manifests of benchmarks hold")
 
+// benchCache is how many bytes of decoded blocks BenchmarkSnapshotLookup may hold. So
+// few that the index does not fit show what a larger manifest costs.
+var benchCache = flag.Int64("cache", 0, "bytes of decoded blocks that lookups hold; 0 means the default")
+
 // shape is how the keys of a manifest look.
 type shape struct {
 	name string
@@ -189,12 +193,6 @@ func BenchmarkSnapshotLookup(b *testing.B) {
 		b.Run("keys="+s.name, func(b *testing.B) {
 			n := *benchObjects
 			path, _ := benchFile(b, s, n, false)
-			before, _ := residentBytes(b)
-			snap, err := OpenSnapshot(path, SnapshotConfig{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer snap.Close()
 			type target struct{ dir, name string }
 			targets := make([]target, 1<<16)
 			r := rand.New(rand.NewPCG(3, 4))
@@ -203,7 +201,17 @@ func BenchmarkSnapshotLookup(b *testing.B) {
 				slash := strings.LastIndexByte(key, '/')
 				targets[i] = target{key[:slash], key[slash+1:]}
 			}
-			took := make([]time.Duration, 0, 1<<20)
+			took := make([]time.Duration, 1<<20)
+			for i := range took {
+				took[i] = 1 // so that it is in memory
+			}
+			took = took[:0]
+			before, _ := residentBytes(b)
+			snap, err := OpenSnapshot(path, SnapshotConfig{CacheBytes: *benchCache})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer snap.Close()
 			ctx := context.Background()
 			b.ReportAllocs()
 			i := 0
