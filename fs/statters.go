@@ -16,7 +16,7 @@ import (
 const (
 	// firstPlus is how many entries come with their attributes to everyone who begins
 	// to list a directory. Then the kernel decides what to ask for.
-	firstPlus = 128
+	firstPlus = 64
 	// statterAsks is how many files a thread looks up in the directory that it has
 	// listed before it is taken for one that looks all up.
 	statterAsks = 8
