@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // CreateBucket makes the bucket; one that is there already is left as it is.
@@ -97,6 +98,8 @@ func (c *Client) AbortUpload(ctx context.Context, u Upload) error {
 type Listed struct {
 	Key  string
 	Size int64
+	// LastModified is in whole seconds.
+	LastModified time.Time
 }
 
 // List calls yield for every object whose key begins with prefix, in order.

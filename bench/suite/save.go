@@ -89,7 +89,7 @@ func (b *writeBench) save(ctx context.Context) (err error) {
 		}
 		b.expected = append(b.expected, writer.File{Name: name, Size: info.Size()})
 	}
-	if err := b.arrive(ctx); err != nil {
+	if _, err := b.arrive(ctx); err != nil {
 		return err
 	}
 	return b.withBucket(func(client *bare.Client) error {

@@ -354,12 +354,13 @@ func (b *writeBench) write(ctx context.Context) error {
 	case b.reads():
 		return nil
 	}
-	if err := b.arrive(ctx); err != nil {
+	arrived, err := b.arrive(ctx)
+	if err != nil {
 		return err
 	}
 	if b.workload.Metric != result.Seconds && !w.Only {
 		late := sample
-		late.Seconds = float64(time.Now().UnixNano()-out.Began) / 1e9
+		late.Seconds = float64(arrived.UnixNano()-out.Began) / 1e9
 		if b.job.Bucket != nil {
 			late.Seconds = sample.Seconds // it had arrived when the last answer came
 		}
@@ -401,18 +402,25 @@ const (
 	arrivalPause = 50 * time.Millisecond
 )
 
-// arrive waits until all is in the bucket at its size, and nothing else.
-func (b *writeBench) arrive(ctx context.Context) error {
+// arrive waits until all is in the bucket at its size, and nothing else, and returns
+// when that was: when the flush was over, if the listing says that everything was there
+// in that second, and else when a listing has shown it.
+func (b *writeBench) arrive(ctx context.Context) (at time.Time, err error) {
 	if err := b.session.Flush(ctx); err != nil {
-		return err
+		return at, err
 	}
-	return b.withBucket(func(client *bare.Client) error {
+	flushed := time.Now()
+	err = b.withBucket(func(client *bare.Client) error {
 		for end := time.Now().Add(arrivalTime); ; {
-			missing, strange, err := writer.Missing(ctx, client, b.place.Prefix, b.expected)
+			missing, strange, newest, err := writer.Missing(ctx, client, b.place.Prefix, b.expected)
 			switch {
 			case err != nil:
 				return err
+			case missing == 0 && strange == 0 && newest.Unix() <= flushed.Unix():
+				at = flushed
+				return nil
 			case missing == 0 && strange == 0:
+				at = time.Now()
 				return nil
 			case time.Now().After(end):
 				return fmt.Errorf("%d of %d files are not in the bucket after %v, and %d others are", missing, len(b.expected), arrivalTime, strange)
@@ -424,6 +432,7 @@ func (b *writeBench) arrive(ctx context.Context) error {
 			}
 		}
 	})
+	return at, err
 }
 
 // add notes a sample as a series of its own.

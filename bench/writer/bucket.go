@@ -117,9 +117,9 @@ func getParts(ctx context.Context, client *bare.Client, job Job, f File, content
 }
 
 // Missing returns how many of files the bucket does not have at their size below
-// prefix, and how many objects are there that are none of them. What only marks a
-// directory is not counted.
-func Missing(ctx context.Context, client *bare.Client, prefix string, files []File) (missing, strange int, err error) {
+// prefix, how many objects are there that are none of them, and in which second the
+// last of those that are came. What only marks a directory is not counted.
+func Missing(ctx context.Context, client *bare.Client, prefix string, files []File) (missing, strange int, newest time.Time, err error) {
 	want := make(map[string]int64, len(files))
 	for _, f := range files {
 		want[prefix+f.Name] = f.Size
@@ -130,12 +130,15 @@ func Missing(ctx context.Context, client *bare.Client, prefix string, files []Fi
 		switch {
 		case ok && size == o.Size:
 			missing--
+			if o.LastModified.After(newest) {
+				newest = o.LastModified
+			}
 		case !ok && o.Size > 0:
 			strange++
 		}
 		return nil
 	})
-	return missing, strange, err
+	return missing, strange, newest, err
 }
 
 // Verify reads all files back from the bucket and compares every byte.
