@@ -226,8 +226,8 @@ func (l *Limiter) nobodyWaits() bool {
 }
 
 // mayStart says whether the limit has room for one more request of class. Demand
-// may use all of it, prefetch and upload together seven eighths, upload half;
-// each at least one.
+// may use all of it, prefetch and upload together seven eighths, upload half while
+// anybody reads; each at least one.
 func (l *Limiter) mayStart(class Class) bool {
 	limit := l.mu.congestion.inFlightLimit()
 	demand, prefetch, upload := l.mu.inFlight[Demand], l.mu.inFlight[Prefetch], l.mu.inFlight[Upload]
@@ -237,7 +237,8 @@ func (l *Limiter) mayStart(class Class) bool {
 	if class >= Prefetch && prefetch+upload >= max(1, limit-max(1, limit/8)) {
 		return false
 	}
-	return class != Upload || upload < max(1, limit/2)
+	reads := demand + prefetch + l.mu.waiting[Demand].len + l.mu.waiting[Prefetch].len
+	return class != Upload || reads == 0 || upload < max(1, limit/2)
 }
 
 // grant counts a request of class as in flight.

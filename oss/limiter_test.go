@@ -89,12 +89,14 @@ func TestLimiterKeepsRoomForDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := fixedLimiter(t, 16)
 		var order []string
+		read := mustAcquire(t, l, Prefetch)
 		for _, class := range []Class{Upload, Prefetch} {
 			for range 16 {
 				go func() { _, _ = l.acquire(t.Context(), nil, class, time.Now().Add(time.Hour)) }()
 			}
 			synctest.Wait()
 		}
+		read.release(observation{})
 		s := l.Stats()
 		if s.InFlight[Upload] != 8 || s.InFlight[Prefetch]+s.InFlight[Upload] != 14 {
 			t.Fatalf("in flight are %v, want half of 16 uploads, and seven eighths with prefetch", s.InFlight)
@@ -102,6 +104,44 @@ func TestLimiterKeepsRoomForDemand(t *testing.T) {
 		queue(t.Context(), t, l, Demand, "demand", &order)
 		if len(order) != 1 {
 			t.Fatal("a demand request waited although prefetch and upload should have left room")
+		}
+	})
+}
+
+// Where nobody reads, uploads have what prefetch may have; when somebody does they
+// come down to their half.
+func TestLimiterGivesUploadsWhatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fixedLimiter(t, 16)
+		var uploads []permit
+		for range 20 {
+			go func() {
+				if p, err := l.acquire(t.Context(), nil, Upload, time.Now().Add(time.Hour)); err == nil {
+					uploads = append(uploads, p)
+				}
+			}()
+			synctest.Wait()
+		}
+		if n := l.Stats().InFlight[Upload]; n != 14 {
+			t.Fatalf("%d uploads are in flight, want 14", n)
+		}
+		read, ok := l.tryAcquire(Demand)
+		if ok {
+			t.Fatal("a read overtook the uploads that wait without saying so")
+		}
+		read = mustAcquire(t, l, Demand)
+		for range 6 {
+			uploads[0].release(observation{})
+			uploads = uploads[1:]
+			synctest.Wait()
+		}
+		if n := l.Stats().InFlight[Upload]; n != 8 {
+			t.Errorf("%d uploads are in flight beside a read, want 8", n)
+		}
+		read.release(observation{})
+		synctest.Wait()
+		if n := l.Stats().InFlight[Upload]; n != 14 {
+			t.Errorf("%d uploads are in flight after the read, want 14", n)
 		}
 	})
 }
