@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +19,13 @@ const adoptWait = 10 * time.Second
 // Adopt makes the file at path, which nobody changes any more, the cache's file of
 // obj, whole, without a copy: path is renamed. It reads the file once, for the
 // checksums of its blocks, and compares its CRC-64 with crc64, which the object
-// store gave for obj.
+// store gave for obj. The end of ctx ends that soon.
 //
 // It returns false, and leaves the file alone, where the cache does not want it:
 // there is no SSD tier, no room, or something of obj is in it already. The error is
-// [oss.ErrCorrupted] if the file is not the content of obj, or one of reading it.
+// [oss.ErrCorrupted] if the file is not the content of obj, one of reading it, or ctx's.
 // A lease on the file must be given up at once: the cache opens it for writing.
-func (c *Cache) Adopt(obj oss.Object, crc64 uint64, path string) (adopted bool, err error) {
+func (c *Cache) Adopt(ctx context.Context, obj oss.Object, crc64 uint64, path string) (adopted bool, err error) {
 	o, err := c.object(obj)
 	if err != nil {
 		return false, err
@@ -33,14 +34,14 @@ func (c *Cache) Adopt(obj oss.Object, crc64 uint64, path string) (adopted bool, 
 	if c.ssd == nil || obj.Size == 0 || !c.ssd.health.writable() || !c.ssd.sameFileSystem(path) {
 		return false, nil
 	}
-	adopted, err = c.ssd.adopt(o, crc64, path)
+	adopted, err = c.ssd.adopt(ctx, o, crc64, path)
 	if err != nil {
 		return false, fmt.Errorf("adopt %q as %q: %w", path, obj.Key, err)
 	}
 	return adopted, nil
 }
 
-func (t *ssdTier) adopt(o *object, crc64 uint64, path string) (bool, error) {
+func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path string) (bool, error) {
 	if t.residents.state(o.id) != absent {
 		return false, nil
 	}
@@ -56,15 +57,13 @@ func (t *ssdTier) adopt(o *object, crc64 uint64, path string) (bool, error) {
 	if st.Size != o.geometry.size {
 		return false, fmt.Errorf("it has %d bytes, the object %d: %w", st.Size, o.geometry.size, oss.ErrCorrupted)
 	}
-	sums, err := sumFile(f, o.geometry, crc64)
+	sums, err := sumFile(ctx, f, o.geometry, crc64)
 	if err != nil {
 		return false, err
 	}
-	if err := (osIO{f}).Sync(); err != nil {
-		return false, err
-	}
-	if !t.roomFor(o) {
-		return false, nil
+	// The file need not be on the disk: the index speaks of it when it is.
+	if !t.roomFor(ctx, o) {
+		return false, ctx.Err()
 	}
 	epoch, entered := t.enter(o)
 	if !entered {
@@ -97,13 +96,16 @@ func (t *ssdTier) adopt(o *object, crc64 uint64, path string) (bool, error) {
 
 // sumFile returns the checksums of the blocks of f, segment by segment, if its
 // CRC-64 is crc64.
-func sumFile(f io.ReaderAt, g geometry, crc64 uint64) ([][]blockSums, error) {
+func sumFile(ctx context.Context, f io.ReaderAt, g geometry, crc64 uint64) ([][]blockSums, error) {
 	sums := make([][]blockSums, g.segments())
-	buf := make([]byte, segmentBlocks/8*blockSize)
+	buf := make([]byte, min(segmentBlocks/8*blockSize, g.size))
 	all := uint64(0)
 	for i := range sums {
 		for first := 0; first < g.blocks(i); {
-			s := span{i, first, min(first+len(buf)/blockSize, g.blocks(i))}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			s := span{i, first, min(first+segmentBlocks/8, g.blocks(i))}
 			p := buf[:g.length(s)]
 			if n, err := f.ReadAt(p, g.offset(s)); n < len(p) {
 				return nil, fmt.Errorf("read at %d: %w", g.offset(s), errors.Join(err, io.ErrUnexpectedEOF))
@@ -123,7 +125,7 @@ func sumFile(f io.ReaderAt, g geometry, crc64 uint64) ([][]blockSums, error) {
 
 // roomFor takes room for the whole of o, of which nothing is there, waiting a while
 // for an eviction.
-func (t *ssdTier) roomFor(o *object) bool {
+func (t *ssdTier) roomFor(ctx context.Context, o *object) bool {
 	bytes := diskBytes(o.geometry.size)
 	deadline := time.NewTimer(adoptWait)
 	defer deadline.Stop()
@@ -145,6 +147,8 @@ func (t *ssdTier) roomFor(o *object) bool {
 		select {
 		case <-room:
 		case <-deadline.C:
+			return false
+		case <-ctx.Done():
 			return false
 		case <-o.cache.ctx.Done():
 			return false

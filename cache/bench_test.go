@@ -26,7 +26,7 @@ type patternStore struct {
 
 func newPatternStore() *patternStore {
 	p := randomBytes(42, segmentSize)
-	return &patternStore{segment: p, crc: crc64Checksum(p), step: 256 << 10}
+	return &patternStore{segment: p, crc: oss.CRC64(p), step: 256 << 10}
 }
 
 func (s *patternStore) object(key string, segments int) oss.Object {
@@ -55,7 +55,7 @@ func (s *patternStore) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.R
 	}
 	crc := s.crc
 	for i := int64(1); i < r.Object.Size/segmentSize; i++ {
-		crc = crc64Multiply(crc, crc64Segment) ^ s.crc
+		crc = crc64Segment.Of(crc) ^ s.crc
 	}
 	return oss.RangeResult{CRC64: crc, HasCRC64: r.Object.Size%segmentSize == 0}, nil
 }

@@ -126,7 +126,7 @@ func (c *Cache) Open(obj oss.Object) (*Handle, error) {
 		default: // whoever reads them has enough to do
 		}
 	}
-	return &Handle{object: o, lives: o.lives.Load()}, nil
+	return &Handle{object: o, version: obj, lives: o.lives.Load()}, nil
 }
 
 // Accesses returns a queue of the objects that are opened, in order. It belongs to

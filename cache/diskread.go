@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/oss"
 )
 
 // scratch holds buffers of one block, for blocks that must be read whole to be
@@ -126,7 +128,7 @@ func (t *ssdTier) readChecked(o *object, f *diskFile, s span, p []byte, off int6
 
 	var hash uint64
 	if needHash {
-		hash = crc64Checksum(block)
+		hash = oss.CRC64(block)
 	}
 	o.mu.Lock()
 	var corrupt error

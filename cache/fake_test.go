@@ -69,7 +69,7 @@ func hashString(s string) uint64 {
 }
 
 func (s *fakeStore) putContent(key string, content []byte) oss.Object {
-	crc := crc64Checksum(content)
+	crc := oss.CRC64(content)
 	obj := oss.Object{
 		Key: key, ETag: fmt.Sprintf("%016X", crc), Size: int64(len(content)),
 		ModTime: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC),

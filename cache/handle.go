@@ -19,6 +19,9 @@ import (
 // returned wrong bytes before. A new handle begins anew.
 type Handle struct {
 	object *object
+	// version is what it was opened for: of what an object was seen as before, the time
+	// may be another one.
+	version oss.Object
 	// lives is how often the object had been found corrupted when the handle was
 	// opened.
 	lives uint64
@@ -31,7 +34,7 @@ type Handle struct {
 }
 
 // Object returns the version that the handle reads.
-func (h *Handle) Object() oss.Object { return h.object.oss }
+func (h *Handle) Object() oss.Object { return h.version }
 
 // ReadAt reads into p from off, as io.ReaderAt does: at the end of the object it
 // returns what there was and io.EOF. Errors are those of [oss.RangeReader].

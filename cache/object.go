@@ -120,7 +120,7 @@ func (o *object) check() error {
 	for i, seg := range o.mu.segments[1:] {
 		n := o.geometry.segmentLen(i + 1)
 		if n == segmentSize {
-			crc = crc64Multiply(crc, crc64Segment) ^ seg.hash
+			crc = crc64Segment.Of(crc) ^ seg.hash
 		} else {
 			crc = crc64Combine(crc, seg.hash, n)
 		}

@@ -3,6 +3,8 @@ package cache
 import (
 	"slices"
 	"sort"
+
+	"github.com/pailfs/pailfs/oss"
 )
 
 // segment is what is known of one segment of an object. Guarded by object.mu.
@@ -115,7 +117,7 @@ type blockSums struct {
 func sumBlocks(p []byte) []blockSums {
 	sums := make([]blockSums, 0, (len(p)+blockSize-1)/blockSize)
 	for block := range slices.Chunk(p, blockSize) {
-		sums = append(sums, blockSums{crc32: crc32c(block), crc64: crc64Checksum(block)})
+		sums = append(sums, blockSums{crc32: crc32c(block), crc64: oss.CRC64(block)})
 	}
 	return sums
 }

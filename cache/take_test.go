@@ -185,7 +185,7 @@ func TestAdoptedFilesAreReadWithoutARequest(t *testing.T) {
 		objects = append(objects, obj)
 		path := stage(t, s, obj)
 		number := inodeOf(t, path)
-		if ok, err := c.Adopt(obj, crc64Checksum(s.content(obj)), path); !ok || err != nil {
+		if ok, err := c.Adopt(t.Context(), obj, oss.CRC64(s.content(obj)), path); !ok || err != nil {
 			t.Fatalf("%d bytes: %v, %v", size, ok, err)
 		}
 		if inodeOf(t, objectFile(dir, obj)) != number {
@@ -224,7 +224,7 @@ func TestAdoptRefuses(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	c := openCache(t, s, Config{Dir: dir, Size: 16 << 20})
 	obj := s.put("object", 5<<20)
-	crc := crc64Checksum(s.content(obj))
+	crc := oss.CRC64(s.content(obj))
 	kept := func(path string) {
 		t.Helper()
 		if _, err := os.Stat(path); err != nil {
@@ -233,22 +233,22 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 
 	path := stage(t, s, obj)
-	if ok, err := c.Adopt(obj, crc+1, path); ok || !errors.Is(err, oss.ErrCorrupted) {
+	if ok, err := c.Adopt(t.Context(), obj, crc+1, path); ok || !errors.Is(err, oss.ErrCorrupted) {
 		t.Errorf("another checksum: %v, %v", ok, err)
 	}
 	kept(path)
 	longer := obj
 	longer.Size++
-	if ok, err := c.Adopt(longer, crc, path); ok || !errors.Is(err, oss.ErrCorrupted) {
+	if ok, err := c.Adopt(t.Context(), longer, crc, path); ok || !errors.Is(err, oss.ErrCorrupted) {
 		t.Errorf("another size: %v, %v", ok, err)
 	}
 	kept(path)
-	if ok, err := c.Adopt(obj, crc, path+"x"); ok || !errors.Is(err, os.ErrNotExist) {
+	if ok, err := c.Adopt(t.Context(), obj, crc, path+"x"); ok || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v, %v", ok, err)
 	}
 	large := s.put("large", 17<<20)
 	largePath := stage(t, s, large)
-	if ok, err := c.Adopt(large, crc64Checksum(s.content(large)), largePath); ok || err != nil {
+	if ok, err := c.Adopt(t.Context(), large, oss.CRC64(s.content(large)), largePath); ok || err != nil {
 		t.Errorf("larger than the tier: %v, %v", ok, err)
 	}
 	kept(largePath)
@@ -256,12 +256,12 @@ func TestAdoptRefuses(t *testing.T) {
 	h := openObject(t, c, obj)
 	checkRead(t, s, h, 0, 1<<20)
 	waitUntil(t, "a part is on SSD", func() bool { return c.Residency(obj).SSD > 0 })
-	if ok, err := c.Adopt(obj, crc, path); ok || err != nil {
+	if ok, err := c.Adopt(t.Context(), obj, crc, path); ok || err != nil {
 		t.Errorf("partly there already: %v, %v", ok, err)
 	}
 	kept(path)
 	memory := openCache(t, s, Config{})
-	if ok, err := memory.Adopt(obj, crc, path); ok || err != nil {
+	if ok, err := memory.Adopt(t.Context(), obj, crc, path); ok || err != nil {
 		t.Errorf("no SSD tier: %v, %v", ok, err)
 	}
 	kept(path)
@@ -272,7 +272,7 @@ func TestAdoptMakesRoom(t *testing.T) {
 	c := openCache(t, s, Config{Dir: t.TempDir(), Size: 16 << 20})
 	for i := range 6 {
 		obj := s.put(fmt.Sprint("object", i), 5<<20)
-		if ok, err := c.Adopt(obj, crc64Checksum(s.content(obj)), stage(t, s, obj)); !ok || err != nil {
+		if ok, err := c.Adopt(t.Context(), obj, oss.CRC64(s.content(obj)), stage(t, s, obj)); !ok || err != nil {
 			t.Fatalf("object %d: %v, %v", i, ok, err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestAdoptedFilesSurviveACrash(t *testing.T) {
 		for i := range 12 {
 			obj := s.put(fmt.Sprint("object", i), 1+rng.IntN(3<<20))
 			objects = append(objects, obj)
-			if ok, err := c.Adopt(obj, crc64Checksum(s.content(obj)), stage(t, s, obj)); !ok || err != nil {
+			if ok, err := c.Adopt(t.Context(), obj, oss.CRC64(s.content(obj)), stage(t, s, obj)); !ok || err != nil {
 				t.Fatalf("seed %d: %v, %v", seed, ok, err)
 			}
 			if rng.IntN(4) == 0 {
@@ -386,7 +386,7 @@ func TestTakeAndAdoptBesideReaders(t *testing.T) {
 		spoilFile(t, path, obj.Size)
 		if rng.IntN(2) == 0 {
 			back := stage(t, s, obj)
-			ok, err := c.Adopt(obj, crc64Checksum(s.content(obj)), back)
+			ok, err := c.Adopt(t.Context(), obj, oss.CRC64(s.content(obj)), back)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,12 +3,9 @@ package oss
 import (
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
 	"sync"
 )
-
-var crcTable = crc64.MakeTable(crc64.ECMA)
 
 // bodyError is a failure to read the content that was to be sent.
 type bodyError struct{ err error }
@@ -50,7 +47,7 @@ func (s *sending) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := s.body.Read(p[:min(int64(len(p)), s.left)])
-	s.crc = crc64.Update(s.crc, crcTable, p[:n])
+	s.crc = UpdateCRC64(s.crc, p[:n])
 	s.left -= int64(n)
 	s.sent += int64(n)
 	if n > 0 {

@@ -120,6 +120,10 @@ type PutOptions struct {
 	// ForbidOverwrite makes the call fail with [ErrExists] if the key holds an
 	// object. A retry after a lost answer finds its own object and succeeds.
 	ForbidOverwrite bool
+	// RoughTime saves Put the request that asks for the object's time: ModTime may then
+	// be the time of the server's answer, which differs from what listings show by the
+	// length of the request at most. [Object.Same] compares such an identity.
+	RoughTime bool
 }
 
 // Writer creates and removes objects. Every upload is verified: the CRC-64 of

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-
-	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
 )
 
 const (
@@ -280,7 +278,7 @@ func (c *completing) expect(ctx context.Context) error {
 		if crc == 0 && p.Size > 0 {
 			c.hasCRC = false
 		}
-		c.crc = sdk.CRC64Combine(c.crc, crc, uint64(p.Size))
+		c.crc = CombineCRC64(c.crc, crc, p.Size)
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 //
 // An Object is made in three places only: by a listing or a manifest entry, by
 // a Head, and by a finished upload. [NewObject] normalises what the server
-// said, so that the three agree.
+// said, so that the three agree; but for an upload that was to save a request and
+// tells its time by [PutOptions].RoughTime.
 type Object struct {
 	// Key is the full key in the bucket, without a leading slash.
 	Key string
@@ -33,6 +34,17 @@ func NewObject(key, etag string, size int64, modTime time.Time) Object {
 		Size:    size,
 		ModTime: modTime.UTC().Truncate(time.Second),
 	}
+}
+
+// roughTime is how far the time of an upload that did not ask for it may be from the
+// one that listings show.
+const roughTime = time.Minute
+
+// Same reports whether o and p are one version also if the time of one of them is that
+// of an answer, see [PutOptions].RoughTime: everything else is equal, and the times are
+// near.
+func (o Object) Same(p Object) bool {
+	return o.Key == p.Key && o.ETag == p.ETag && o.Size == p.Size && o.ModTime.Sub(p.ModTime).Abs() <= roughTime
 }
 
 // normalETag strips quotes and turns to upper case: OSS quotes the tag in some

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
 	"net/http"
 	"strconv"
@@ -63,6 +62,9 @@ func (p *putting) run(ctx context.Context) (Info, error) {
 		case f == nil:
 			p.crc, p.hasCRC = resp.sentCRC, true
 			if f = p.verify(resp.header); f == nil {
+				if info, ok := p.answered(resp.header); ok {
+					return info, nil
+				}
 				return p.view.stored(ctx, p.retrying, resp.header, p.body.Size())
 			}
 		case f.is(ErrExists) && p.ambiguous:
@@ -80,14 +82,14 @@ func (p *putting) sum() error {
 	if p.body.Size() > maxMD5 {
 		return nil
 	}
-	m, c := md5.New(), crc64.New(crcTable)
-	if err := copyBody(io.MultiWriter(m, c), p.body); err != nil {
+	m, c := md5.New(), CRC64Writer(0)
+	if err := copyBody(io.MultiWriter(m, &c), p.body); err != nil {
 		return err
 	}
 	digest := m.Sum(nil)
 	p.header["Content-MD5"] = base64.StdEncoding.EncodeToString(digest)
 	p.etag = strings.ToUpper(hex.EncodeToString(digest))
-	p.crc, p.hasCRC = c.Sum64(), true
+	p.crc, p.hasCRC = uint64(c), true
 	return nil
 }
 
@@ -122,11 +124,11 @@ func (p *putting) ours(ctx context.Context, exists *failure) (Info, error) {
 		return Info{}, exists
 	}
 	if !p.hasCRC {
-		sum := crc64.New(crcTable)
-		if err := copyBody(sum, p.body); err != nil {
+		var sum CRC64Writer
+		if err := copyBody(&sum, p.body); err != nil {
 			return Info{}, p.view.client.failed(opPut, p.key, err, nil, nil)
 		}
-		p.crc = sum.Sum64()
+		p.crc = uint64(sum)
 	}
 	if info.CRC64 != p.crc {
 		return Info{}, exists
@@ -140,6 +142,26 @@ func (r *retrying) as(op operation) *retrying {
 	return &retrying{view: r.view, op: op, key: r.key, began: r.began, deadline: r.deadline}
 }
 
+// answered returns the identity of what was stored, if the answer tells enough.
+func (p *putting) answered(h http.Header) (Info, bool) {
+	if !p.options.RoughTime {
+		return Info{}, false
+	}
+	return fromAnswer(p.key, h, p.body.Size())
+}
+
+// fromAnswer returns what the answer to an upload tells of the object. Its time is the
+// answer's.
+func fromAnswer(key string, h http.Header, size int64) (Info, bool) {
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil || h.Get("ETag") == "" {
+		return Info{}, false
+	}
+	info := Info{Object: NewObject(key, h.Get("ETag"), size, date)}
+	info.CRC64, info.HasCRC64 = parseCRC64(h)
+	return info, true
+}
+
 // stored returns the identity of an object that the server has just said it
 // stored. The answers to Put and Complete do not tell the modification time, and
 // an identity must agree with what listings say: hence a HEAD. If another version
@@ -151,12 +173,10 @@ func (v *view) stored(ctx context.Context, r *retrying, h http.Header, size int6
 	case err == nil && info.ETag == etag && info.Size == size:
 		return info, nil
 	case err == nil || errors.Is(err, ErrNotFound):
-		date, err := http.ParseTime(h.Get("Date"))
-		if err != nil {
+		info, ok := fromAnswer(r.key, h, size)
+		if !ok {
 			return Info{}, &failure{op: r.op, key: r.key, kind: ErrChanged, outcome: outcomeChanged, cause: errors.New("it was replaced as soon as it was stored")}
 		}
-		info = Info{Object: NewObject(r.key, etag, size, date)}
-		info.CRC64, info.HasCRC64 = parseCRC64(h)
 		return info, nil
 	default:
 		return Info{}, fmt.Errorf("%s %q: stored, but asking for its identity failed: %w", r.op, r.key, err)

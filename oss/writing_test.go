@@ -128,6 +128,52 @@ func TestPutIsRepeatedWithItsWholeBody(t *testing.T) {
 	}
 }
 
+// With a rough time one request is all: the answer tells the rest.
+func TestPutWithRoughTimeAsksNothing(t *testing.T) {
+	for _, rough := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			heads := 0
+			s := &shelf{}
+			b := newBubble(t, func(w http.ResponseWriter, r *http.Request, n int) {
+				if r.Method == http.MethodHead {
+					heads++
+				}
+				w.Header().Set("Date", "Fri, 24 Feb 2012 06:07:50 GMT")
+				s.serve(w, r, n)
+			})
+			info, err := b.client.As(Upload).Put(t.Context(), "key", bytes.NewReader([]byte("content")), PutOptions{RoughTime: rough})
+			if err != nil {
+				t.Fatal(err)
+			}
+			exact, err := b.client.As(Demand).Head(t.Context(), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (heads == 1) != rough {
+				t.Errorf("rough %v: %d HEADs", rough, heads)
+			}
+			if (info.Object == exact.Object) == rough || !info.Same(exact.Object) || info.CRC64 != exact.CRC64 || !info.HasCRC64 {
+				t.Errorf("rough %v: Put = %+v, Head = %+v", rough, info, exact)
+			}
+		})
+	}
+}
+
+// An answer that does not tell enough is made up for by a HEAD.
+func TestPutWithRoughTimeAsksWhatTheAnswerLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{}
+		b := newBubble(t, func(w http.ResponseWriter, r *http.Request, n int) {
+			w.Header()["Date"] = nil
+			s.serve(w, r, n)
+		})
+		info, err := b.client.As(Upload).Put(t.Context(), "key", bytes.NewReader([]byte("content")), PutOptions{RoughTime: true})
+		if err != nil || info.ModTime.Year() != 2012 || info.ETag == "" {
+			t.Errorf("Put = %+v, %v", info, err)
+		}
+	})
+}
+
 func TestPutSendsItsDigest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var header string

@@ -272,7 +272,7 @@ func (r *conflictedRecord) apply(st *state) {
 	f := st.Files[op.File]
 	dir, base := op.Dir, op.Name
 	st.cancel(k)
-	st.dropName(dir, base)
+	st.leaveName(dir, base)
 	if k.Flight == 0 {
 		delete(st.Keys, op.Key)
 	}
@@ -333,7 +333,7 @@ func (r *forgottenRecord) apply(st *state) {
 		return
 	}
 	delete(st.Files, n.File)
-	st.dropName(r.Dir, r.Name)
+	st.leaveName(r.Dir, r.Name)
 	st.dropKey(n.Key)
 }
 
@@ -399,7 +399,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	case kind == opMarker && known && k.present():
 		return
 	}
-	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object == k.Remote && f.Attr == f.PubAttr {
+	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object.Same(k.Remote) && f.Attr == f.PubAttr {
 		// It is there already.
 		return
 	}
@@ -474,7 +474,7 @@ func (st *state) undo(op *operation) {
 // detach takes a file from its name, which the base tree shows from now on.
 func (st *state) detach(f *fileState) {
 	f.Linked = false
-	st.dropName(f.Dir, f.Name)
+	st.leaveName(f.Dir, f.Name)
 	if k := st.Keys[f.Key]; k != nil {
 		st.cancel(k)
 		if k.Flight == 0 {

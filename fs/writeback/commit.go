@@ -77,6 +77,7 @@ func (s *Space) recordCommit(f *File, file *os.File, r *closedRecord) error {
 		s.mu.undurable[f.id] = true
 	}
 	s.mu.Unlock()
+	s.pacing.closes.Add(1)
 	wake(s.commitNow)
 	wake(s.publishNow)
 	if err := s.journal.write(pos); err != nil {
@@ -95,7 +96,14 @@ func (f *File) openForCommit() (*os.File, error) {
 	if st.ID == 0 || !st.Staged {
 		return nil, nil
 	}
-	file, err := os.Open(f.space.path(f.id))
+	// Of many small files the path to each would be the most of the work.
+	f.content.RLock()
+	file, err := again(f.content.read)
+	f.content.RUnlock()
+	if file != nil || err != nil {
+		return file, err
+	}
+	file, err = os.Open(f.space.path(f.id))
 	if err != nil {
 		return nil, fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
 	}

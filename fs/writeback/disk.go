@@ -50,6 +50,18 @@ func (realDisk) room(path string) (size, free int64, err error) {
 	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
 }
 
+// again returns another descriptor of an open file, nil for nil.
+func again(f *os.File) (*os.File, error) {
+	if f == nil {
+		return nil, nil
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open staged file again: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
 // sealed reports whether nobody can change the file any more: no descriptor and no
 // mapping of it that could be written through is left. The kernel grants a read
 // lease only then.

@@ -22,10 +22,8 @@ const (
 	// through the kernel, and only the staged file tells of them.
 	watchEvery = 100 * time.Millisecond
 	// earlyParts is how many parts of files that are still being written are sent at
-	// once, of all together. While programs write faster than fastWriting, in bytes a
-	// second, it is none: they need the machine themselves.
-	earlyParts  = 4
-	fastWriting = 200 << 20
+	// once, of all together; none while programs write fast.
+	earlyParts = 16
 	// earlyRetry is how long after a failure a file is tried again.
 	earlyRetry = 10 * time.Second
 	// maxScan is how many parts of a file are looked at in one round.
@@ -146,44 +144,34 @@ func (s *Space) watcher(ctx context.Context) {
 	defer sending.Wait()
 	timer := time.NewTimer(watchEvery)
 	defer timer.Stop()
-	ticking, last, speed := true, time.Now(), 0.0
+	ticking := true
+	s.pacing.begin(time.Now())
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.watchNow:
 			if !ticking {
-				last, speed = time.Now(), 0
+				s.pacing.begin(time.Now())
 			}
 		case <-timer.C:
 			ticking = false
+			yielded := s.pacing.yielding.Load()
 			grown, some := s.lookAtWriting()
-			if !some {
-				s.fast.Store(false)
+			again := s.pacing.look(time.Now(), grown, some)
+			if yielded && !s.pacing.yielding.Load() {
+				wake(s.publishNow)
+			}
+			if !again {
 				continue
 			}
-			at := time.Now()
-			speed = 0.7*speed + 0.3*float64(grown)/at.Sub(last).Seconds()
-			last = at
 		}
-		fast := speed > fastWriting
-		s.fast.Store(fast)
-		s.sendEarly(ctx, &sending, fast)
+		s.sendEarly(ctx, &sending, s.pacing.fast.Load())
 		if !ticking {
 			timer.Reset(watchEvery)
 			ticking = true
 		}
 	}
-}
-
-// partSlot waits until one more part may be sent of a file that is complete: while
-// programs write fast, as few are in flight as of files that are being written.
-func (s *Space) partSlot(ctx context.Context) (release func(), err error) {
-	share := int64(1)
-	if s.fast.Load() && !s.hurried() {
-		share = maxPartsInFlight / earlyParts
-	}
-	return s.parts.acquire(ctx, share)
 }
 
 // lookAtWriting looks at the size of the files that are being written. It returns by
@@ -403,7 +391,7 @@ func (s *Space) sendPart(ctx context.Context, id fileID, u oss.MultipartUpload, 
 	if err := s.pace(ctx, int(p.size)); err != nil {
 		return err
 	}
-	_, err = s.bucket.UploadPart(ctx, u, p.index+1, io.NewSectionReader(file, p.off, p.size))
+	_, err = s.bucket.UploadPart(ctx, u, p.index+1, pacedPart{io.NewSectionReader(file, p.off, p.size), s})
 	if errors.Is(err, oss.ErrNotFound) {
 		s.uploadEnded(u.ID)
 	}

@@ -283,10 +283,16 @@ func TestUploadsYieldToFastWriters(t *testing.T) {
 		if got := slots(); got != maxPartsInFlight {
 			t.Errorf("%d parts in flight when nobody writes, want %d", got, maxPartsInFlight)
 		}
-		w.space.fast.Store(true)
-		if got := slots(); got != earlyParts {
-			t.Errorf("%d parts in flight while programs write fast, want %d", got, earlyParts)
+		w.space.pacing.fast.Store(true)
+		w.space.pacing.yielding.Store(true)
+		if got := slots(); got != 0 {
+			t.Errorf("%d parts in flight while programs write fast, want none", got)
 		}
+		w.space.pacing.yielding.Store(false)
+		if got := slots(); got != fastParts {
+			t.Errorf("%d parts in flight while programs have long written fast, want %d", got, fastParts)
+		}
+		w.space.pacing.yielding.Store(true)
 		w.space.SetDraining(true)
 		if got := slots(); got != maxPartsInFlight {
 			t.Errorf("%d parts in flight in a drain, want %d", got, maxPartsInFlight)

@@ -18,6 +18,8 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
+var crcTable = crc64.MakeTable(crc64.ECMA)
+
 // fakeStore is what a bucket holds.
 type fakeStore struct {
 	sync.Mutex
@@ -213,6 +215,9 @@ func (b *fakeBucket) Put(ctx context.Context, key string, body oss.Body, o oss.P
 	info := b.store(key, content, o, "")
 	if err != nil {
 		return oss.Info{}, err
+	}
+	if o.RoughTime {
+		info.ModTime = info.ModTime.Add(time.Duration(b.serial%3) * time.Second)
 	}
 	return info, nil
 }

@@ -49,6 +49,10 @@ type File struct {
 	named bool
 	// opens counts the handles for writing that there ever were.
 	opens atomic.Int64
+	// opening counts the opens that are under way; giveWay, if set, ends an adoption,
+	// for which they would have to wait.
+	opening atomic.Int64
+	giveWay atomic.Pointer[context.CancelFunc]
 
 	// The rest is guarded by Space.mu.
 

@@ -100,7 +100,7 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 	default:
 		info, err := s.bucket.Head(ctx, e.Object.Key)
 		switch {
-		case err == nil && info.Object == e.Object:
+		case err == nil && info.Same(e.Object):
 			a = parseAttributes(info.Meta)
 			symlink = isLink(info.Meta)
 		case err == nil || errors.Is(err, oss.ErrNotFound):
@@ -134,6 +134,7 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, error) {
 	h := &Handle{file: f, write: o.Write, passing: o.Write && o.Passing}
 	if !o.Write {
+		defer f.overtake()()
 		f.adopting.Lock()
 		defer f.adopting.Unlock()
 		f.content.Lock()
@@ -154,6 +155,7 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 	if err := s.room(ctx); err != nil {
 		return nil, err
 	}
+	defer f.overtake()()
 	if err := f.committing.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -189,6 +191,16 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 	s.mu.Unlock()
 	s.beginWriting()
 	return h, nil
+}
+
+// overtake lets an adoption give way to an open, which would wait for all of the file
+// to be read, until done is called.
+func (f *File) overtake() (done func()) {
+	f.opening.Add(1)
+	if end := f.giveWay.Load(); end != nil {
+		(*end)()
+	}
+	return func() { f.opening.Add(-1) }
 }
 
 // stage makes the content a staged file; an empty one will do if empty. f.committing

@@ -32,9 +32,13 @@ func (s *Space) Lookup(ctx context.Context, dir, base string) (Entry, manifest.V
 		s.mu.Lock()
 		e, known, err := s.entry(dir, base)
 		forgets := s.mu.forgets
+		empty := s.mu.made.until(dir)
 		s.mu.Unlock()
-		if known {
+		switch {
+		case known:
 			return e, manifest.Validity(time.Now().Add(nameValidity)), err
+		case !empty.IsZero():
+			return Entry{}, manifest.Validity(empty), fs.ErrNotExist
 		}
 		below, valid, err := s.base.Lookup(ctx, dir, base)
 		s.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
 	"os"
 
@@ -148,7 +147,7 @@ func (s *Space) bringPart(ctx context.Context, op operation, snap *snapshot, u o
 	if err := s.pace(ctx, int(section.Size())); err != nil {
 		return oss.Part{}, err
 	}
-	part, err := s.bucket.UploadPart(ctx, u, number, section)
+	part, err := s.bucket.UploadPart(ctx, u, number, pacedPart{section, s})
 	if errors.Is(err, oss.ErrNotFound) {
 		s.uploadEnded(u.ID)
 		return part, fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
@@ -171,11 +170,11 @@ func sum(r *io.SectionReader) (uint64, error) {
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return 0, err
 	}
-	h := crc64.New(crcTable)
-	if _, err := io.CopyBuffer(h, struct{ io.Reader }{r}, make([]byte, 256<<10)); err != nil {
+	var h oss.CRC64Writer
+	if _, err := io.CopyBuffer(&h, struct{ io.Reader }{r}, make([]byte, 256<<10)); err != nil {
 		return 0, fmt.Errorf("read staged file: %w", err)
 	}
-	return h.Sum64(), nil
+	return uint64(h), nil
 }
 
 // resume returns an upload for op, to be given to unuse: the one that was begun

@@ -265,6 +265,7 @@ func (s *Space) Mkdir(ctx context.Context, dir, base string) error {
 		return fs.ErrExist
 	}
 	pos := s.record(&madeDirRecord{At: p, Time: now()})
+	s.mu.made.add(join(dir, base))
 	s.mu.Unlock()
 	wake(s.publishNow)
 	wake(s.commitNow)
@@ -309,6 +310,7 @@ func (s *Space) Rmdir(ctx context.Context, dir, base string) error {
 	}
 	p.Base = oss.Object{Key: p.Key, ETag: anyVersion}
 	pos := s.record(&removedDirRecord{At: p, Time: now()})
+	delete(s.mu.made, path)
 	s.mu.Unlock()
 	wake(s.publishNow)
 	wake(s.commitNow)

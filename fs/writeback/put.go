@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
 	"maps"
 	"os"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/pailfs/pailfs/oss"
 )
-
-var crcTable = crc64.MakeTable(crc64.ECMA)
 
 // snapshot is the content of one generation that nobody changes any more, or did
 // not while it was read.
@@ -63,7 +60,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		look.wanted, look.written, look.meant = run.wanted, run.written, f.meant > st.PubGen
 		look.changed = st.Gen != before
 		k := s.mu.Keys[op.Key]
-		there = k.Remote == st.Object && len(k.Maybe) == 0
+		there = k.Remote.Same(st.Object) && len(k.Maybe) == 0
 		outrun = s.outrun(&op, run) && (st.Origin.ETag == "" || st.Origin.Key == st.Key)
 	}
 	growing := s.mu.writing[op.File] != nil && s.mu.writing[op.File].log
@@ -231,7 +228,7 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 	if err := s.pace(ctx, len(content)); err != nil {
 		return err
 	}
-	i := intent{Kind: opPut, Size: int64(len(content)), CRC: crc64.Checksum(content, crcTable)}
+	i := intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}
 	if snap.outrun {
 		snap.anew = func() (release func(), now intent, err error) {
 			if release, err = s.hold(ctx, op, snap); err != nil {
@@ -242,12 +239,13 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 				release()
 				return nil, intent{}, err
 			}
-			return release, intent{Kind: opPut, Size: int64(len(content)), CRC: crc64.Checksum(content, crcTable)}, nil
+			return release, intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}, nil
 		}
 	}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)
 	}, func(o oss.PutOptions) (oss.Info, error) {
+		o.RoughTime = true
 		info, err := s.bucket.Put(ctx, op.Key, bytes.NewReader(content), o)
 		if err == nil {
 			s.noted(info.Object, o.Meta)
@@ -376,7 +374,7 @@ func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (o
 		if err != nil && !errors.Is(err, oss.ErrNotFound) {
 			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", st.Origin.Key, err)
 		}
-		if info.Object == st.Origin {
+		if info.Same(st.Origin) {
 			source = info
 		}
 	}
@@ -404,7 +402,7 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 		return s.lose(op, snap)
 	case err != nil:
 		return fmt.Errorf("look at the source %q: %w", src.Key, err)
-	case source.Object != src:
+	case !source.Same(src):
 		return s.lose(op, snap)
 	}
 	i := intent{Kind: opPut, Size: src.Size, CRC: source.CRC64}
@@ -569,7 +567,7 @@ func (s *Space) publishMarker(ctx context.Context, op operation) error {
 	if err := s.begin(op, 0, intent{Kind: opMarker}, nil); err != nil {
 		return err
 	}
-	_, err := s.bucket.Put(ctx, op.Key, bytes.NewReader(nil), oss.PutOptions{ForbidOverwrite: true})
+	_, err := s.bucket.Put(ctx, op.Key, bytes.NewReader(nil), oss.PutOptions{ForbidOverwrite: true, RoughTime: true})
 	if err != nil && !errors.Is(err, oss.ErrExists) {
 		return err
 	}

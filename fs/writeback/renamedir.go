@@ -201,6 +201,7 @@ func (m *move) record(dir, base string, from Entry, to place, exists bool, all [
 	if m.size+binary.MaxVarintLen64 >= s.cfg.limits.record {
 		return 0, syscall.EXDEV
 	}
+	clear(s.mu.made) // what is where has changed below both names
 	return s.record(&m.group), nil
 }
 

@@ -3,7 +3,6 @@ package writeback
 import (
 	"context"
 	"errors"
-	"hash/crc64"
 	"io"
 	"io/fs"
 	"os"
@@ -167,7 +166,7 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 		again = s.released(f)
 	case f != nil && st.Staged:
 		if st.PubGen == st.Gen && st.Gen > 0 {
-			again = s.adopt(f)
+			again = s.adopt(ctx, f)
 		}
 	case f != nil && st.Object.ETag == "":
 	default:
@@ -185,9 +184,19 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 	reminder.next = time.Now().Add(again)
 }
 
+// adoptRetry is how long after it gave way an adoption is tried again.
+const adoptRetry = time.Second
+
 // adopt gives the staged file of a published file to the cache, if nobody has it
 // open. It returns when to try again.
-func (s *Space) adopt(f *File) time.Duration {
+func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	f.giveWay.Store(&end)
+	defer f.giveWay.Store(nil)
+	if f.opening.Load() > 0 {
+		return adoptRetry // it may not have seen that there is something to end
+	}
 	f.committing.Lock()
 	defer f.committing.Unlock()
 	f.adopting.Lock()
@@ -211,14 +220,17 @@ func (s *Space) adopt(f *File) time.Duration {
 		return time.Minute
 	}
 	defer f.closeUnused()
-	moved, err := s.cache.Adopt(st.Published, st.PubCRC, s.path(f.id))
+	moved, err := s.cache.Adopt(ctx, st.Published, st.PubCRC, s.path(f.id))
+	if !moved && ctx.Err() != nil {
+		return adoptRetry
+	}
 	if err != nil {
 		s.log.Warn("the cache could not take a published file", "path", join(st.Dir, st.Name), "err", err)
 		moved = false
 	}
 	same := moved
 	if !moved {
-		same, again = s.same(f, st.PubCRC)
+		same, again = s.same(ctx, f, st.PubCRC)
 		if again > 0 {
 			return again
 		}
@@ -278,19 +290,25 @@ func (s *Space) settled(f *File) (changed bool, again time.Duration) {
 // same reports whether the staged file of f, which nobody can change any more, has the
 // CRC-64 of what was published: a store into a page that was still to be written back
 // does not show in the time.
-func (s *Space) same(f *File, crc uint64) (same bool, again time.Duration) {
+func (s *Space) same(ctx context.Context, f *File, crc uint64) (same bool, again time.Duration) {
 	file, err := os.Open(s.path(f.id))
 	if err != nil {
 		s.log.Warn("opening a published file failed", "err", err)
 		return false, time.Minute
 	}
 	defer file.Close()
-	sum := crc64.New(crcTable)
-	if _, err := io.Copy(sum, file); err != nil {
+	var sum oss.CRC64Writer
+	for err = nil; err == nil; {
+		if ctx.Err() != nil {
+			return false, adoptRetry
+		}
+		_, err = io.CopyN(&sum, file, 1<<20)
+	}
+	if !errors.Is(err, io.EOF) {
 		s.log.Warn("reading a published file failed", "err", err)
 		return false, time.Minute
 	}
-	return sum.Sum64() == crc, 0
+	return uint64(sum) == crc, 0
 }
 
 // vouch leaves a name to the base tree if that shows what is so, or if somebody has
@@ -307,7 +325,7 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	case nameDirectory:
 		same = err == nil && e.Kind == manifest.Directory
 	case nameFile:
-		same = err == nil && e.Kind != manifest.Directory && e.Object == obj
+		same = err == nil && e.Kind != manifest.Directory && e.Object.Same(obj)
 		if same && f.state().Symlink && e.Kind != manifest.Symlink {
 			// A listing shows our symlinks as files.
 			return 0
@@ -347,6 +365,9 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	}
 	if f != nil {
 		f.forget()
+		if same {
+			f.last.Object = e.Object // its exact time
+		}
 	}
 	s.record(&forgottenRecord{Dir: id.dir, Name: id.name})
 	s.mu.forgets++

@@ -3,6 +3,7 @@ package writeback
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -258,7 +259,7 @@ func TestFileThatIsAdoptedAnswers(t *testing.T) {
 			w := newWorld(t, 1)
 			w.cache.forgetful = forgetful
 			var asked atomic.Int64
-			w.cache.adopting = func() {
+			w.cache.adopting = func(context.Context) {
 				answered := make(chan error, 1)
 				go func() {
 					e, _, err := w.space.Lookup(t.Context(), "", "a")
@@ -290,4 +291,114 @@ func TestFileThatIsAdoptedAnswers(t *testing.T) {
 			w.stop()
 		})
 	}
+}
+
+// The cache reads all of a published file to take it: whoever opens the file meanwhile
+// does not wait for that, and it is taken when he has let go.
+func TestAdoptionGivesWayToAnOpen(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			ended := 0
+			w.cache.adopting = func(ctx context.Context) {
+				if ended > 0 {
+					return
+				}
+				e, _, err := w.space.Lookup(t.Context(), "", "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				go func() {
+					h, err := w.space.OpenFile(t.Context(), e.File, OpenOptions{Write: write})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Hour)
+					h.Release()
+				}()
+				select {
+				case <-ctx.Done():
+					ended++
+				case <-time.After(time.Minute):
+					t.Error("the open waits for the adoption")
+				}
+			}
+			w.write("", "a", "content")
+			w.drain()
+			time.Sleep(30 * time.Minute)
+			synctest.Wait()
+			if _, staged := w.content(t, "a"); ended != 1 || !staged {
+				t.Errorf("%d adoptions gave way, want 1; staged: %v", ended, staged)
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if _, staged := w.content(t, "a"); staged {
+				t.Error("nothing was adopted after the file was closed")
+			}
+			w.stop()
+		})
+	}
+}
+
+// content returns what the content of a file of the root is.
+func (w *world) content(t *testing.T, name string) (obj oss.Object, staged bool) {
+	t.Helper()
+	e, _, err := w.space.Lookup(t.Context(), "", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.File == nil {
+		return e.Object, false
+	}
+	return e.File.Content()
+}
+
+// An upload in one request tells the time of the object by the second of its answer.
+// That of the listing takes its place, for those who have the file at hand as well, and
+// nobody takes it for another version meanwhile.
+func TestTimeOfAnUploadIsThatOfTheListing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		files := map[string]*File{}
+		for i := range 6 {
+			name := fmt.Sprint("f", i)
+			w.write("", name, name)
+			e, _, err := w.space.Lookup(t.Context(), "", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = e.File
+		}
+		w.drain()
+		rough := 0
+		for name, f := range files {
+			if st := f.state(); st.Published != w.store.objects["p/"+name].Object {
+				rough++
+			}
+		}
+		if rough == 0 {
+			t.Fatal("every time is exact: that is not the case to be tested")
+		}
+		w.write("", "f0", "again")
+		e, _, err := w.space.Lookup(t.Context(), "", "f0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["f0"] = e.File // that of before may have been left to the bucket
+		w.drain()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for name, f := range files {
+			want := w.store.objects["p/"+name].Object
+			if got, staged := f.Content(); staged || got != want {
+				t.Errorf("%s is %v, staged %v; want %v", name, got, staged, want)
+			}
+		}
+		if n := w.space.Status().Conflicts; len(n) > 0 {
+			t.Errorf("conflicts: %v", n)
+		}
+		w.stop()
+	})
 }

@@ -85,8 +85,9 @@ type Cache interface {
 	// to it.
 	Take(ctx context.Context, obj oss.Object, dst string) error
 	// Adopt moves the file at path into the cache as the whole of obj. If it does not
-	// want it, it returns false and leaves the file alone.
-	Adopt(obj oss.Object, crc64 uint64, path string) (bool, error)
+	// want it, it returns false and leaves the file alone, as at the end of ctx, which is
+	// its error then.
+	Adopt(ctx context.Context, obj oss.Object, crc64 uint64, path string) (bool, error)
 	// MakeRoom frees disk space, as many bytes as it can up to bytes.
 	MakeRoom(bytes int64) int64
 }
@@ -111,8 +112,8 @@ type Space struct {
 	// parts bounds the parts of large files in flight, memory the bytes of small
 	// ones.
 	parts, memory weights
-	// fast says that programs write faster than parts should be sent beside them.
-	fast atomic.Bool
+	// pacing says what programs leave of the machine.
+	pacing pacing
 
 	// used is the last measurement of what staged files occupy.
 	used struct {
@@ -142,6 +143,8 @@ type Space struct {
 		runs  map[uint64]*opRun
 		// undurable are files with a generation that is not on the disk.
 		undurable map[fileID]bool
+		// made are directories that were made a moment ago.
+		made madeDirs
 		// settling are names to compare with the base tree.
 		settling map[nameID]*settle
 		// forgets counts forgotten names, changed is closed and replaced at every change.
@@ -242,6 +245,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.undurable = make(map[fileID]bool)
 	s.mu.unfinished = make(map[uint64]bool)
 	s.mu.held = make(map[string]int)
+	s.mu.made = make(madeDirs)
 	s.mu.settling = make(map[nameID]*settle)
 	s.mu.using = make(map[string]int)
 	s.mu.newest = make(map[fileID]string)
@@ -379,6 +383,10 @@ func (s *Space) record(r record) int64 {
 		s.mu.settling[n] = &settle{pos: pos}
 	}
 	s.mu.named = s.mu.named[:0]
+	for _, dir := range s.mu.left {
+		delete(s.mu.made, dir)
+	}
+	s.mu.left = s.mu.left[:0]
 	s.changed()
 	wake(s.commitNow)
 	return pos

@@ -204,6 +204,9 @@ type state struct {
 	dropped []uint64
 	// named are the names that changed since somebody looked.
 	named []nameID
+	// left are the directories of which a name was left to the base tree since somebody
+	// looked.
+	left []string
 	// renewed are the operations that got newer content since somebody looked.
 	renewed []uint64
 	// after is what comes after the rest of the record that is being applied.
@@ -251,6 +254,13 @@ func (st *state) dropKey(key string) {
 	}
 }
 
+// leaveName forgets a name of which the base tree may say something.
+func (st *state) leaveName(dir, base string) {
+	st.dropName(dir, base)
+	st.left = append(st.left, dir)
+}
+
+// dropName forgets a name.
 func (st *state) dropName(dir, base string) {
 	names := st.Names[dir]
 	delete(names, base)

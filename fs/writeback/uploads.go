@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"maps"
 	"slices"
 	"strings"
@@ -21,12 +20,12 @@ const abortRetry = 10 * time.Second
 
 // optionsSum tells options from others.
 func optionsSum(o oss.PutOptions) uint64 {
-	h := crc64.New(crcTable)
-	fmt.Fprintf(h, "%q", o.ContentType)
+	var h oss.CRC64Writer
+	fmt.Fprintf(&h, "%q", o.ContentType)
 	for _, name := range slices.Sorted(maps.Keys(o.Meta)) {
-		fmt.Fprintf(h, "%q%q", name, o.Meta[name])
+		fmt.Fprintf(&h, "%q%q", name, o.Meta[name])
 	}
-	return h.Sum64()
+	return uint64(h)
 }
 
 // createUpload begins an upload as w says, but for its ID and options, to be given to unuse. That

@@ -33,7 +33,7 @@ type fakeCache struct {
 	asked, gives atomic.Int64
 	rand         *rand.Rand
 	// adopting, if set, is called while a file is taken.
-	adopting func()
+	adopting func(ctx context.Context)
 
 	mu      sync.Mutex
 	content map[oss.Object][]byte
@@ -63,9 +63,12 @@ func (c *fakeCache) get(obj oss.Object) ([]byte, bool) {
 	return b, ok
 }
 
-func (c *fakeCache) Adopt(obj oss.Object, crc uint64, path string) (bool, error) {
+func (c *fakeCache) Adopt(ctx context.Context, obj oss.Object, crc uint64, path string) (bool, error) {
 	if c.adopting != nil {
-		c.adopting()
+		c.adopting(ctx)
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

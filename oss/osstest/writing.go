@@ -47,6 +47,17 @@ var headTests = map[string]func(*fixture){
 			f.Errorf("identity is %+v", head.Object)
 		}
 	},
+	"OfAPutWithRoughTimeIsTheSame": func(f *fixture) {
+		body := bytes.NewReader([]byte("rough"))
+		put, err := f.bucket.Put(context.Background(), f.key("rough"), body, oss.PutOptions{RoughTime: true})
+		if err != nil {
+			f.Fatal(err)
+		}
+		head, err := f.bucket.Head(context.Background(), f.key("rough"))
+		if err != nil || !head.Same(put.Object) || put.CRC64 != head.CRC64 || !put.HasCRC64 {
+			f.Errorf("Head = %+v, %v, put %+v", head, err, put)
+		}
+	},
 	"OfAwkwardKeys": func(f *fixture) {
 		for _, name := range awkwardNames {
 			put := f.put(name, []byte(name))

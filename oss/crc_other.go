@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package cache
+package oss
 
 // crc64FoldBytes is 1 where nothing is folded.
 const crc64FoldBytes = 1
@@ -9,4 +9,4 @@ const crc64FoldBytes = 1
 const haveFold = false
 
 // fold is not called where haveFold is false.
-func fold([]byte, uint64) (lo, hi uint64) { panic("cache: fold without the instruction") }
+func fold([]byte, uint64) (lo, hi uint64) { panic("oss: fold without the instruction") }

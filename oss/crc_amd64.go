@@ -1,4 +1,4 @@
-package cache
+package oss
 
 import "golang.org/x/sys/cpu"
 
