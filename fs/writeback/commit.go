@@ -77,7 +77,9 @@ func (s *Space) recordCommit(f *File, file *os.File, r *closedRecord) error {
 		s.mu.undurable[f.id] = true
 	}
 	s.mu.Unlock()
-	s.pacing.closes.Add(1)
+	if r.Gen == st.BaseGen+1 {
+		s.pacing.closes.Add(1) // not each time that one file is written
+	}
 	wake(s.commitNow)
 	wake(s.publishNow)
 	if err := s.journal.write(pos); err != nil {

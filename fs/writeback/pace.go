@@ -23,7 +23,7 @@ const (
 // pacing says what programs that write leave of the machine. It is the watcher's, but
 // for the atomics.
 type pacing struct {
-	// closes counts what was committed since the last look.
+	// closes counts the files that were committed for the first time since the last look.
 	closes atomic.Int64
 	// fast says that programs write, or close files, fast; yielding, that they have not
 	// done so for long.
