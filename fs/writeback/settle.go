@@ -21,6 +21,37 @@ type settle struct {
 	// renewed says that the base tree was told to ask again, since it showed something
 	// else.
 	renewed bool
+	// putOff is since when it waits for uploads.
+	putOff time.Time
+}
+
+const (
+	// settleBusy is how many operations are under way while settling waits: it asks the
+	// store for listings, which come before uploads, and the disk for the cache's index.
+	settleBusy = 16
+	// settleWait is for how long at most, settlePoll how often it is looked at.
+	settleWait = 10 * time.Second
+	settlePoll = time.Second
+)
+
+// putOff reports whether a name is to be settled later. Nobody waits for that, unless
+// staged files take up the room of those that are written.
+func (s *Space) putOff(x *settle) bool {
+	s.mu.Lock()
+	busy := s.mu.running >= settleBusy
+	s.mu.Unlock()
+	if !busy {
+		return false
+	}
+	if s.cfg.StagingSize > 0 {
+		if used, err := s.usage(); err != nil || used > s.cfg.StagingSize/2 {
+			return false
+		}
+	}
+	if x.putOff.IsZero() {
+		x.putOff = time.Now()
+	}
+	return time.Since(x.putOff) < settleWait
 }
 
 // forgetter is a base tree that asks again for a name when it is told to.
@@ -162,6 +193,8 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 	case reminder == nil:
 		return
 	case !ok:
+	case s.putOff(reminder):
+		again = settlePoll
 	case f != nil && st.Staged && st.Gen == st.BaseGen && st.Object.ETag != "":
 		again = s.released(f)
 	case f != nil && st.Staged:

@@ -402,3 +402,38 @@ func TestTimeOfAnUploadIsThatOfTheListing(t *testing.T) {
 		w.stop()
 	})
 }
+
+// While many uploads are under way nothing is settled beside them, but not for ever.
+func TestSettlingWaitsForUploads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.cache.forgetful = 0
+		count := func(n int) {
+			w.space.mu.Lock()
+			defer w.space.mu.Unlock()
+			w.space.mu.running += n
+		}
+		count(settleBusy)
+		for round := range 2 {
+			name := fmt.Sprint("f", round)
+			w.write("", name, "content")
+			w.drain()
+			time.Sleep(settleWait - time.Second)
+			synctest.Wait()
+			if _, staged := w.content(t, name); !staged {
+				t.Errorf("%s was adopted beside uploads", name)
+			}
+			if round == 0 {
+				time.Sleep(2 * time.Second)
+			} else {
+				count(-settleBusy)
+				time.Sleep(2 * settlePoll)
+			}
+			synctest.Wait()
+			if _, staged := w.content(t, name); staged {
+				t.Errorf("%s is still staged", name)
+			}
+		}
+		w.stop()
+	})
+}
