@@ -143,6 +143,9 @@ func (s *Space) ReadDir(ctx context.Context, dir, after string, limit int) ([]En
 			continue
 		}
 		touched = touched || len(s.mu.Names[dir]) > 0
+		if len(page.entries) > 0 {
+			delete(s.mu.made, dir) // what a listing has shown is there
+		}
 		merged, known := s.merge(dir, key, below, page)
 		s.mu.Unlock()
 		if err != nil && !known {
