@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// While programs write many files nothing is sent beside them, but not for ever; when
-// they pause, or somebody waits for it, everything is.
+// While programs write many files nothing is sent beside them; when they pause it is.
 func TestUploadsWaitForProgramsThatWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -21,22 +20,17 @@ func TestUploadsWaitForProgramsThatWrite(t *testing.T) {
 		}
 		n := 0
 		busy := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 				w.write("", fmt.Sprint("f", n), "content")
 				n++
 			}
 		}
-		busy(time.Second)
+		busy(700 * time.Millisecond)
 		before := sent()
-		busy(yieldMost - 3*time.Second)
+		busy(time.Second)
 		if now := sent(); now != before {
 			t.Errorf("%d files were sent beside programs that write", now-before)
 		}
-		busy(10 * time.Second)
-		if sent() == before {
-			t.Error("nothing was sent for ever")
-		}
-		before = sent()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if sent() == before {
@@ -45,6 +39,49 @@ func TestUploadsWaitForProgramsThatWrite(t *testing.T) {
 		w.drain()
 		w.stop()
 	})
+}
+
+// Programs that write without an end are not waited for without an end.
+func TestUploadsDoNotWaitForEver(t *testing.T) {
+	for name, busy := range map[string]func(p *pacing) (grown int64){
+		"many files":   func(p *pacing) int64 { p.closes.Add(fastClosing); return 0 },
+		"a large file": func(*pacing) int64 { return fastWriting },
+	} {
+		at := time.Now()
+		var p pacing
+		p.begin(at)
+		look := func(busy func(p *pacing) int64) bool {
+			at = at.Add(watchEvery)
+			return p.look(at, busy(&p), true)
+		}
+		yielded := time.Duration(0)
+		for range int(2 * yieldMost / watchEvery) {
+			if !look(busy) {
+				t.Fatalf("%s: nobody looks any more", name)
+			}
+			if p.yielding.Load() {
+				yielded += watchEvery
+			}
+		}
+		if yielded < yieldMost-time.Second || yielded > yieldMost || !p.fast.Load() {
+			t.Errorf("%s: uploads waited %v of %v, want %v; fast: %v", name, yielded, 2*yieldMost, yieldMost, p.fast.Load())
+		}
+		for range 20 {
+			look(func(*pacing) int64 { return 1 << 20 })
+		}
+		if p.fast.Load() || p.yielding.Load() {
+			t.Errorf("%s: slow writers are taken for fast ones", name)
+		}
+		for range 20 {
+			look(busy)
+		}
+		if !p.yielding.Load() {
+			t.Errorf("%s: nothing waits after a pause", name)
+		}
+		if p.look(at.Add(watchEvery), 0, false) || p.fast.Load() || p.yielding.Load() {
+			t.Errorf("%s: uploads wait for programs that have ended", name)
+		}
+	}
 }
 
 func TestFlushWaitsForNoProgram(t *testing.T) {
@@ -58,12 +95,12 @@ func TestFlushWaitsForNoProgram(t *testing.T) {
 				select {
 				case <-end:
 					return
-				case <-time.After(time.Millisecond):
+				case <-time.After(2 * time.Millisecond):
 					w.write("d", fmt.Sprint("f", n), "content")
 				}
 			}
 		}()
-		time.Sleep(2 * time.Second)
+		time.Sleep(time.Second)
 		if !w.space.yields() {
 			t.Error("the programs are not fast: that is not the case to be tested")
 		}
