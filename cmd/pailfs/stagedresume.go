@@ -190,7 +190,9 @@ func (w withoutCache) Take(ctx context.Context, obj oss.Object, dst string) erro
 }
 
 // Adopt implements [writeback.Cache]: nothing is kept.
-func (withoutCache) Adopt(context.Context, oss.Object, uint64, string) (bool, error) { return false, nil }
+func (withoutCache) Adopt(context.Context, oss.Object, uint64, string) (bool, error) {
+	return false, nil
+}
 
 // MakeRoom implements [writeback.Cache].
 func (withoutCache) MakeRoom(int64) int64 { return 0 }
