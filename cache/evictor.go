@@ -293,7 +293,7 @@ func (t *ssdTier) dropEmpty(o *object) {
 	if !empty {
 		return
 	}
-	if e := t.residents.take(o.id); e != nil {
+	if e := t.residents.takeEmpty(o.id); e != nil {
 		t.removeFiles([]*resident{e})
 	}
 }

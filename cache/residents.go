@@ -18,6 +18,7 @@ type resident struct {
 	visited  bool   // used since it was last looked at
 	wanted   bool   // brought by Fetch and not opened yet
 	evicting bool   // on its way out; its file must not be touched
+	broken   bool   // and was held when it was picked for that
 	tried    uint64 // the round of eviction that found it in use
 }
 
@@ -377,6 +378,7 @@ func (r *residents) keptLocked(keen keenness) *resident {
 // leaveLocked marks e as on its way out.
 func (r *residents) leaveLocked(e *resident) {
 	e.evicting, e.from = true, e.list
+	e.broken = r.mu.held[e.id] > 0 // a hold that comes later finds nothing to keep
 	e.list.remove(e)
 }
 
@@ -423,7 +425,7 @@ func (r *residents) victimLocked(l *residentList) *resident {
 func (r *residents) putBack(e *resident) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.evicting, e.tried = false, r.mu.round
+	e.evicting, e.broken, e.tried = false, false, r.mu.round
 	if e.wanted || r.mu.held[e.id] > 0 {
 		e.from = &r.mu.kept
 	} else if e.from == &r.mu.kept {
@@ -441,6 +443,21 @@ func (r *residents) take(id identity) *resident {
 		return nil
 	}
 	r.leaveLocked(e)
+	return e
+}
+
+// takeEmpty is take for an object of which nothing is on SSD. One that has room, if
+// only since whoever asks has looked, is about to be written and stays. Nobody loses
+// anything, held or not.
+func (r *residents) takeEmpty(id identity) *resident {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.mu.table[id]
+	if e == nil || e.evicting || e.size > residentOverhead {
+		return nil
+	}
+	r.leaveLocked(e)
+	e.broken = false
 	return e
 }
 
@@ -465,7 +482,7 @@ func (r *residents) gone(victims []*resident) {
 		delete(r.mu.table, e.id)
 		delete(r.mu.uses, e.id)
 		r.mu.size -= e.size
-		if e.from != nil && r.mu.held[e.id] > 0 {
+		if e.broken {
 			r.mu.broken++
 		}
 	}

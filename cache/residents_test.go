@@ -141,6 +141,65 @@ func TestReleasedObjectsGoFirst(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatWasHeldWhenItWasPickedIsABrokenHold(t *testing.T) {
+	r := evicting(testLimit)
+	id := testIdentity(1)
+	r.play(1, testObject)
+	r.newRound()
+	e := r.pick(takeIdle)
+	if e == nil || e.id != id {
+		t.Fatalf("picked %v", e)
+	}
+	r.hold(id) // for whoever fetches it anew when it is gone
+	r.gone([]*resident{e})
+	if r.mu.broken != 0 {
+		t.Error("a hold that came while the object left counts as broken")
+	}
+	r.play(1, testObject)
+	if e := r.pick(takeWanted); e != nil {
+		t.Fatalf("what is held was picked")
+	}
+	if e = r.pick(takeHeld); e == nil || e.id != id {
+		t.Fatalf("picked %v", e)
+	}
+	r.putBack(e)
+	r.unhold(id, true)
+	r.newRound()
+	r.gone([]*resident{r.pick(takeIdle)})
+	if r.mu.broken != 0 {
+		t.Error("what was put back, let go and evicted counts as a broken hold")
+	}
+	r.play(1, testObject)
+	r.hold(id)
+	r.newRound()
+	r.gone([]*resident{r.pick(takeHeld)})
+	if r.mu.broken != 1 {
+		t.Errorf("%d broken holds, want 1", r.mu.broken)
+	}
+}
+
+func TestWhatIsAboutToBeWrittenIsNotTakenForEmpty(t *testing.T) {
+	r := evicting(testLimit)
+	id := testIdentity(1)
+	r.hold(id)
+	r.reserve(id, testObject, true)
+	if e := r.takeEmpty(id); e != nil {
+		t.Fatal("an object with room was taken for empty: its file would be nobody's")
+	}
+	r.unreserve(id, testObject)
+	e := r.takeEmpty(id)
+	if e == nil {
+		t.Fatal("an empty object was not taken")
+	}
+	if answer, _ := r.reserve(id, testObject, true); answer != reserveBusy {
+		t.Errorf("room for what is leaving: %v", answer)
+	}
+	r.gone([]*resident{e})
+	if r.mu.broken != 0 || r.mu.size != 0 {
+		t.Errorf("%d broken holds and %d bytes after nothing went", r.mu.broken, r.mu.size)
+	}
+}
+
 func TestWantedObjectsStayUntilTheyWereUsed(t *testing.T) {
 	r := evicting(testLimit)
 	wanted := func() (left int) {
