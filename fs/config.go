@@ -48,12 +48,13 @@ func (c *Choice) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown choice %q: want auto, on or off", text)
 }
 
-// Caller is the process that made a request.
+// Caller is who made a request.
 type Caller struct {
 	// UID and GID are its effective ids, as the daemon's user namespace sees them.
 	UID, GID uint32
-	// PID is its process id, 0 if it lives outside the daemon's PID namespace.
-	PID uint32
+	// TID is the id of the thread that waits for the answer, 0 if it lives outside the
+	// daemon's PID namespace. [ProcessOf] tells its process.
+	TID uint32
 	// Dir is the directory on which the request was made, as a path relative to the
 	// root of the mount: "" is the root.
 	Dir string

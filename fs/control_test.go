@@ -17,8 +17,9 @@ import (
 
 // upper is a Control that knows one command: it answers in upper case.
 type upper struct {
-	mu      sync.Mutex
-	callers []Caller
+	mu        sync.Mutex
+	callers   []Caller
+	processes []uint32
 }
 
 // upperCommand is _IOWR('p', 1, 64 bytes).
@@ -31,6 +32,7 @@ func (u *upper) ServeControl(_ context.Context, caller Caller, cmd uint32, input
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.callers = append(u.callers, caller)
+	u.processes = append(u.processes, ProcessOf(caller.TID)) // while the thread waits
 	for i, b := range input {
 		if 'a' <= b && b <= 'z' {
 			b -= 'a' - 'A'
@@ -79,9 +81,9 @@ func TestControlIsReachedThroughAnyDirectory(t *testing.T) {
 			t.Errorf("%s: %q, %d, %v", dir, got, n, err)
 		}
 	}
-	for _, c := range u.called() {
-		if c.UID != 0 || c.GID != 0 || c.PID != uint32(os.Getpid()) {
-			t.Errorf("called by %+v, but I am %d", c, os.Getpid())
+	for i, c := range u.called() {
+		if c.UID != 0 || c.GID != 0 || u.processes[i] != uint32(os.Getpid()) {
+			t.Errorf("called by %+v of process %d, but I am %d", c, u.processes[i], os.Getpid())
 		}
 	}
 	const unknown = 3<<30 | 64<<16 | 'p'<<8 | 2

@@ -202,11 +202,11 @@ func TestProcessOfAThread(t *testing.T) {
 		tid <- unix.Gettid()
 		<-tid
 	}()
-	if got := processOf(uint32(<-tid)); got != uint32(os.Getpid()) {
+	if got := ProcessOf(uint32(<-tid)); got != uint32(os.Getpid()) {
 		t.Errorf("process %d, want %d", got, os.Getpid())
 	}
 	close(tid)
-	if processOf(0) != 0 {
+	if ProcessOf(0) != 0 {
 		t.Error("the process of no thread")
 	}
 }

@@ -126,8 +126,9 @@ func dying(tid uint32) bool {
 	return false
 }
 
-// processOf returns the process that the thread tid belongs to, 0 if unknown.
-func processOf(tid uint32) uint32 {
+// ProcessOf returns the process that the thread tid belongs to, 0 if unknown. It
+// reads a file of /proc, which takes longer than many a request.
+func ProcessOf(tid uint32) uint32 {
 	if tid == 0 {
 		return 0
 	}

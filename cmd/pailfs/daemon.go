@@ -300,9 +300,10 @@ func (d *daemon) makeCacheDir(dir string) error {
 // openControl makes the control channel and registers what this program answers.
 func (d *daemon) openControl(context.Context) error {
 	d.mux = control.NewMux(control.MuxConfig{
-		OwnerUID: uint32(os.Geteuid()),
-		Trusted:  sameProcessNamespace,
-		Version:  versionText(),
+		OwnerUID:  uint32(os.Geteuid()),
+		Trusted:   sameProcessNamespace,
+		ProcessOf: pailfs.ProcessOf,
+		Version:   versionText(),
 	}, d.registry, d.log.Logger)
 	control.Handle(d.mux, methodStatus, control.Anyone, d.answerStatus)
 	control.Handle(d.mux, methodFlush, control.Anyone, d.answerFlush)

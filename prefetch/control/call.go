@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"runtime/debug"
 	"time"
 )
@@ -49,6 +48,12 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	if !ok {
 		return m.reject(Errorf(CodeUnknownMethod, "the daemon has no method %q", req.Method))
 	}
+	// They are decoded now: the ioctl's buffer is not ours after the answer, while the
+	// method may run on.
+	do, prompt := method.prepare(req.Params)
+	if !prompt || method.access == Owner {
+		caller.PID = m.processOf(caller)
+	}
 	if !m.mayCall(caller, method.access) {
 		m.log.Debug("control call refused", "method", req.Method, "uid", caller.UID, "pid", caller.PID)
 		return m.reject(Errorf(CodeRefused, "user %d may not call %s: only root and user %d may",
@@ -58,15 +63,25 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	if refusal != nil {
 		return m.reject(refusal)
 	}
-	// The parameters lie in the ioctl's buffer, which is not ours after the
-	// answer, while the method may run on.
-	params := append(json.RawMessage(nil), req.Params...)
-	go func() {
+	work := func() {
 		defer m.handlers.Done()
 		defer c.cancel()
-		m.run(callCtx, c, method, params)
-	}()
+		m.run(callCtx, c, do)
+	}
+	if prompt {
+		work()
+	} else {
+		go work()
+	}
 	return m.attend(ctx, c, 0)
+}
+
+// processOf returns the caller's process, as far as it can be told.
+func (m *Mux) processOf(c Caller) uint32 {
+	if m.cfg.ProcessOf == nil || c.TID == 0 {
+		return c.PID
+	}
+	return m.cfg.ProcessOf(c.TID)
 }
 
 // serveNext attends a call again.
@@ -149,7 +164,7 @@ func (m *Mux) admit(caller Caller, method string) (*call, context.Context, *Erro
 }
 
 // run calls the method and keeps its answer.
-func (m *Mux) run(ctx context.Context, c *call, method method, params json.RawMessage) {
+func (m *Mux) run(ctx context.Context, c *call, do work) {
 	var (
 		began = time.Now()
 		doc   []byte
@@ -164,7 +179,7 @@ func (m *Mux) run(ctx context.Context, c *call, method method, params json.RawMe
 		m.metrics.duration.WithLabelValues(c.method).Observe(time.Since(began).Seconds())
 		m.finish(c, doc, code)
 	}()
-	doc, code = m.document(ctx, c, method, params)
+	doc, code = m.document(ctx, c, do)
 }
 
 // mistake logs that a method did not return and makes its answer.
@@ -197,8 +212,8 @@ func (m *Mux) finish(c *call, doc []byte, code Code) {
 const codeOK Code = "ok"
 
 // document runs the method and returns its answer document.
-func (m *Mux) document(ctx context.Context, c *call, method method, params json.RawMessage) ([]byte, Code) {
-	result, err := method.run(ctx, c.caller, params)
+func (m *Mux) document(ctx context.Context, c *call, do work) ([]byte, Code) {
+	result, err := do(ctx, c.caller)
 	if err != nil {
 		e := errorOf(err)
 		return errorDocument(e), e.Code
@@ -216,13 +231,17 @@ func (m *Mux) document(ctx context.Context, c *call, method method, params json.
 
 // attend waits for the call, though not long, and answers with what there is.
 func (m *Mux) attend(ctx context.Context, c *call, offset int64) frame {
-	timer := time.NewTimer(waitLimit)
 	select {
 	case <-c.done:
-	case <-ctx.Done():
-	case <-timer.C:
+	default:
+		timer := time.NewTimer(waitLimit)
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
-	timer.Stop()
 
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 )
 
 // Caller is the process that made a request, as the kernel reports it. PID is 0
-// when the process is outside the daemon's pid namespace.
+// when the process is outside the daemon's pid namespace, and for methods that are
+// prompt and for anyone, where it was not asked for.
 type Caller struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -24,6 +25,8 @@ type Caller struct {
 	// Dir is the directory on which the request was made, relative to the root of
 	// the mount. Paths in parameters are relative to it.
 	Dir string `json:"dir,omitempty"`
+	// TID is the thread that made it, of which PID is made where it is wanted.
+	TID uint32 `json:"-"`
 }
 
 // Access says who may call a method.
@@ -46,6 +49,9 @@ type MuxConfig struct {
 	// Trusted, if set, is asked beside whether a caller may call [Owner] methods:
 	// root of a container is root, but not the daemon's.
 	Trusted func(Caller) bool
+	// ProcessOf, if set, tells the process of a thread. It may take longer than a
+	// method that is prompt.
+	ProcessOf func(tid uint32) uint32
 	// Version is the version of the daemon, told to clients by hello.
 	Version string
 	// MaxCalls bounds the calls that run or whose answer is being fetched. Default
@@ -94,12 +100,15 @@ type Mux struct {
 	}
 }
 
-// method is a registered method: run decodes the parameters, calls the typed
-// function and encodes its result.
+// method is a registered method.
 type method struct {
 	access Access
-	run    func(ctx context.Context, c Caller, params json.RawMessage) (json.RawMessage, error)
+	// prepare decodes the parameters. prompt says that the work never waits.
+	prepare func(params json.RawMessage) (do work, prompt bool)
 }
+
+// work calls the typed function of a method and encodes its result.
+type work func(ctx context.Context, c Caller) (json.RawMessage, error)
 
 // NewMux returns a Mux that knows the method hello.
 func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
@@ -132,6 +141,21 @@ func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
 //
 // Handle panics if the name is empty or taken, or if the mux already serves.
 func Handle[P, R any](m *Mux, name string, access Access, fn func(ctx context.Context, c Caller, params P) (R, error)) {
+	handle(m, name, access, func(P) bool { return true }, fn)
+}
+
+// HandlePrompt is Handle for a method that waits for nothing but short locks, unless
+// waits says of its parameters that it does; nil means never. It runs in the ioctl
+// itself: to hand a call to another goroutine, and perhaps another processor, takes
+// several times as long as such a method.
+func HandlePrompt[P, R any](m *Mux, name string, access Access, waits func(params P) bool, fn func(ctx context.Context, c Caller, params P) (R, error)) {
+	if waits == nil {
+		waits = func(P) bool { return false }
+	}
+	handle(m, name, access, waits, fn)
+}
+
+func handle[P, R any](m *Mux, name string, access Access, waits func(params P) bool, fn func(ctx context.Context, c Caller, params P) (R, error)) {
 	if name == "" {
 		panic("control: a method needs a name")
 	}
@@ -143,24 +167,31 @@ func Handle[P, R any](m *Mux, name string, access Access, fn func(ctx context.Co
 	}
 	m.methods[name] = method{
 		access: access,
-		run: func(ctx context.Context, c Caller, raw json.RawMessage) (json.RawMessage, error) {
+		prepare: func(raw json.RawMessage) (work, bool) {
 			var params P
 			if len(raw) > 0 {
 				if err := decodeStrict(raw, &params); err != nil {
-					return nil, Errorf(CodeBadRequest, "parameters of %s: %v", name, err)
+					return failing(Errorf(CodeBadRequest, "parameters of %s: %v", name, err)), true
 				}
 			}
-			result, err := fn(ctx, c, params)
-			if err != nil {
-				return nil, err
-			}
-			out, err := encodeJSON(result)
-			if err != nil {
-				return nil, Errorf(CodeInternal, "encode result of %s: %v", name, err)
-			}
-			return out, nil
+			return func(ctx context.Context, c Caller) (json.RawMessage, error) {
+				result, err := fn(ctx, c, params)
+				if err != nil {
+					return nil, err
+				}
+				out, err := encodeJSON(result)
+				if err != nil {
+					return nil, Errorf(CodeInternal, "encode result of %s: %v", name, err)
+				}
+				return out, nil
+			}, !waits(params)
 		},
 	}
+}
+
+// failing is work that fails.
+func failing(err error) work {
+	return func(context.Context, Caller) (json.RawMessage, error) { return nil, err }
 }
 
 // ServeControl answers one ioctl of caller on a directory of the mount. It
