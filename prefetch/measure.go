@@ -16,6 +16,8 @@ type Measured struct {
 	FilesWarm int64  `json:"files_warm"`
 	BytesWarm int64  `json:"bytes_warm"`
 	Error     string `json:"error,omitempty"`
+	// Err is what Error says.
+	Err error `json:"-"`
 }
 
 // Measure counts what is on SSD of paths, files or folders, in the versions that their
@@ -35,7 +37,7 @@ func (p *Prefetcher) Measure(ctx context.Context, paths []string) []Measured {
 			return ctx.Err()
 		})
 		if err != nil {
-			m.Error = err.Error()
+			m.Err, m.Error = err, err.Error()
 		}
 		results = append(results, m)
 	}

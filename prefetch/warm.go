@@ -35,6 +35,8 @@ type WarmResult struct {
 	Files int64  `json:"files"`
 	Bytes int64  `json:"bytes"`
 	Error string `json:"error,omitempty"`
+	// Err is what Error says, if a single error is meant.
+	Err error `json:"-"`
 }
 
 // WarmProgress is the state of a warm job.
@@ -280,7 +282,7 @@ func (p *Prefetcher) warm(j *warmJob, f warmFile) {
 		if f.path == f.of.path {
 			f.of.err = err
 		} else {
-			p.resultLocked(j, WarmResult{Path: f.path, State: "failed", Error: err.Error()})
+			p.resultLocked(j, WarmResult{Path: f.path, State: "failed", Error: err.Error(), Err: err})
 		}
 	} else {
 		f.of.files++
@@ -329,7 +331,7 @@ func (p *Prefetcher) donePathLocked(j *warmJob, path *warmPath) {
 		r := WarmResult{Path: path.path, State: "ready", Files: path.files, Bytes: path.bytes}
 		switch {
 		case path.err != nil:
-			r.State, r.Error = "failed", path.err.Error()
+			r.State, r.Error, r.Err = "failed", path.err.Error(), path.err
 		case path.failed > 0:
 			r.State, r.Error = "partly", fmt.Sprintf("%d of %d files could not be brought", path.failed, path.failed+path.files)
 		}
@@ -353,6 +355,8 @@ type Evicted struct {
 	// Held counts the files that stayed because they are in use or held.
 	Held  int64  `json:"held"`
 	Error string `json:"error,omitempty"`
+	// Err is what Error says.
+	Err error `json:"-"`
 }
 
 // Evict removes paths, files or folders, from the cache: all but what is in use
@@ -375,7 +379,7 @@ func (p *Prefetcher) Evict(ctx context.Context, paths []string) []Evicted {
 			return ctx.Err()
 		})
 		if err != nil {
-			r.Error = err.Error()
+			r.Err, r.Error = err, err.Error()
 		}
 		results = append(results, r)
 	}

@@ -120,7 +120,7 @@ func scriptMux(t *testing.T, s *script) (m *Mux, stop func()) {
 	t.Helper()
 	m = goldenMux(t)
 	group, _, _ := strings.Cut(s.Call, ".")
-	if !slices.Contains([]string{"loader", "warm", "evict"}, group) {
+	if !slices.Contains([]string{"loader", "warm", "evict", "measure"}, group) {
 		return m, func() {}
 	}
 	stop = loaderMux(t, m)
@@ -232,5 +232,41 @@ func TestLoaderRefusesWhatMakesNoSense(t *testing.T) {
 				t.Errorf("%+v: %v", p, err)
 			}
 		}
+	})
+}
+
+func TestWhoSeesASubdirectoryIsNotToldWhatLiesAbove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := goldenMux(t)
+		stop := loaderMux(t, m)
+		c := clientOf(m, Caller{UID: 0, Dir: "view/train"})
+		var measured MeasureResult
+		var evicted EvictResult
+		var opened WarmOpenResult
+		var progress prefetch.WarmProgress
+		for _, call := range []struct {
+			method         string
+			params, result any
+		}{
+			{"measure", MeasureParams{Paths: []string{"none"}}, &measured},
+			{"evict", EvictParams{Paths: []string{"none"}}, &evicted},
+			{"warm.open", nil, &opened},
+			{"warm.add", WarmAddParams{Job: "id-1", Paths: []string{"none"}, Last: true}, nil},
+			{"warm.progress", WarmProgressParams{Job: "id-1"}, &progress},
+		} {
+			if err := c.Call(t.Context(), call.method, call.params, call.result); err != nil {
+				t.Fatalf("%s: %v", call.method, err)
+			}
+		}
+		if len(progress.Results) != 1 {
+			t.Fatalf("%+v", progress)
+		}
+		for what, text := range map[string]string{"measure": measured.Results[0].Error, "evict": evicted.Results[0].Error, "warm": progress.Results[0].Error} {
+			if text != "no such file or folder" {
+				t.Errorf("%s says %q", what, text)
+			}
+		}
+		_ = m.Close()
+		stop()
 	})
 }

@@ -65,7 +65,8 @@ func (l *loader) warmProgress(ctx context.Context, c Caller, in WarmProgressPara
 		return progress, answerOf(err)
 	}
 	for i := range progress.Results {
-		progress.Results[i].Path = relative(c.Dir, progress.Results[i].Path)
+		r := &progress.Results[i]
+		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)
 	}
 	return progress, nil
 }
@@ -76,6 +77,14 @@ func relative(dir, path string) string {
 		return path
 	}
 	return strings.TrimPrefix(strings.TrimPrefix(path, dir), "/")
+}
+
+// told is text, or what explain makes of the error that it comes from.
+func told(c Caller, err error, text string) string {
+	if err == nil {
+		return text
+	}
+	return explain(c, err)
 }
 
 // WarmCloseParams are the parameters of warm.close.
@@ -105,7 +114,8 @@ func (l *loader) evict(ctx context.Context, c Caller, in EvictParams) (EvictResu
 	}
 	results := l.p.Evict(ctx, paths)
 	for i := range results {
-		results[i].Path = relative(c.Dir, results[i].Path)
+		r := &results[i]
+		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)
 	}
 	return EvictResult{results}, ctx.Err()
 }
@@ -131,7 +141,8 @@ func (l *loader) measure(ctx context.Context, c Caller, in MeasureParams) (Measu
 	}
 	results := l.p.Measure(ctx, paths)
 	for i := range results {
-		results[i].Path = relative(c.Dir, results[i].Path)
+		r := &results[i]
+		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)
 	}
 	return MeasureResult{results}, ctx.Err()
 }
