@@ -3,6 +3,7 @@ package prefetch
 import (
 	"context"
 	iofs "io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -211,7 +212,13 @@ func (f fakeTree) Problems() manifest.Problems { return manifest.Problems{} }
 // running starts a prefetcher and returns what stops it.
 func running(t *testing.T, cfg Config, tree manifest.Tree, c Cache) (*Prefetcher, func()) {
 	t.Helper()
-	p, err := New(cfg, tree, c, nil, nil)
+	return runningWith(t, cfg, tree, c, nil)
+}
+
+// runningWith is running with a log.
+func runningWith(t *testing.T, cfg Config, tree manifest.Tree, c Cache, log *slog.Logger) (*Prefetcher, func()) {
+	t.Helper()
+	p, err := New(cfg, tree, c, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

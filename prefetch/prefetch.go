@@ -80,6 +80,8 @@ type Prefetcher struct {
 		// changed, if somebody waits, is closed when anything changes.
 		changed chan struct{}
 		broken  uint64
+		// toldStreamed says that a warning was given of what is too large to be held.
+		toldStreamed bool
 		// keeping tells where the sessions are kept.
 		keeping map[session.Key]*keeping
 		jobs    map[string]*warmJob

@@ -1,10 +1,12 @@
 package prefetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -150,6 +152,33 @@ func TestFolderIsOneUnitAndFailuresAreTold(t *testing.T) {
 		}
 		if _, held := c.count(); held != 30 {
 			t.Errorf("%d are held, want those of the folder", held)
+		}
+	})
+}
+
+func TestWhatIsTooLargeToBeHeldIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		c := newFakeCache(1 << 20)
+		tree := newFakeTree(2<<20, "a", "b", "c")
+		tree["small"] = oss.Object{Key: "data/small", Size: 1000}
+		p, stop := runningWith(t, Config{}, tree, c, slog.New(slog.NewTextHandler(&said, nil)))
+		n := open(t, p, one, 10)
+		paths := []string{"a", "b", "c", "small"}
+		if _, _, err := p.Preload(n, paths); err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range wait(t, p, n, paths) {
+			if want := []string{"streamed", "streamed", "streamed", "ready"}[i]; f.State != want {
+				t.Errorf("%+v, want %s", f, want)
+			}
+		}
+		stop()
+		if fetches, _ := c.count(); fetches != 1 {
+			t.Errorf("%d fetched, want the small file alone", fetches)
+		}
+		if text := said.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "bytes=2097152") || !strings.Contains(text, "cache-size") {
+			t.Errorf("three files are too large, the log says\n%s", text)
 		}
 	})
 }

@@ -254,6 +254,11 @@ func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.book.Resolved(e, objects, cost, err)
+	if budget, _ := p.mu.book.Budget(); e.State() == session.Streamed && !p.mu.toldStreamed {
+		p.mu.toldStreamed = true
+		p.log.Warn("what was announced is larger than all that may be held; it is streamed when it is read, as are others like it",
+			"path", e.Path, "bytes", e.Bytes, "budget_bytes", budget, "remedy", "a larger cache-size, or folders of fewer files")
+	}
 	p.settleLocked()
 	p.sched.wake()
 }
