@@ -108,8 +108,10 @@ func TestWhatASamplerAnnouncesIsThereWhenItIsRead(t *testing.T) {
 		t.Errorf("status: %+v", l)
 	}
 	text := mustRun(t, "status", m.at).stdout
-	if !strings.Contains(text, "task worker 0") {
-		t.Errorf("status does not show the session:\n%s", text)
+	for _, want := range []string{"task worker 0", "released 3 (293 KiB)", "stream 0: 0 announced and not in use, quota 100 of 100"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("status does not show %q:\n%s", want, text)
+		}
 	}
 }
 

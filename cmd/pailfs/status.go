@@ -182,6 +182,9 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	return tw.Flush()
 }
 
+// mostStreams is how many streams of a session are shown.
+const mostStreams = 8
+
 // printLoader writes what loaders announced, if there are any.
 func (r *statusReport) printLoader(w io.Writer, line func(name, format string, args ...any)) {
 	l := r.Loader
@@ -190,7 +193,8 @@ func (r *statusReport) printLoader(w io.Writer, line func(name, format string, a
 	}
 	fmt.Fprintln(w, "loader")
 	line("  held", "%s of %s; %d objects in flight, %d warm jobs", humanSize(l.Charged), humanSize(l.Budget), l.InFlight, l.WarmJobs)
-	line("  hints", "%d announced, %d not announced before use, %d released, %d leaked, %d dropped", l.Totals.Preloaded, l.Totals.Implicit, l.Totals.Released, l.Totals.Leaked, l.Totals.Dropped)
+	line("  hints", "%d announced, %d not announced before use, %d released, %d leaked, %d beyond the quota, %d dropped", l.Totals.Preloaded,
+		l.Totals.Implicit, l.Totals.Released, l.Totals.Leaked, l.Totals.Over, l.Totals.Dropped)
 	for _, s := range l.Sessions {
 		state := fmt.Sprintf("user %d, %d streams, holds %s", s.UID, len(s.Streams), humanSize(s.Charged))
 		if s.Restored {
@@ -203,6 +207,12 @@ func (r *statusReport) printLoader(w io.Writer, line func(name, format string, a
 		line("", "requested %s, fetching %s, ready %s, active %s, streamed %s, failed %s", files(s.Requested), files(s.Fetching),
 			files(s.Ready), files(s.Active), files(s.Streamed), files(s.Failed))
 		line("", "released %s, leaked %s", files(s.Released), files(s.Leaked))
+		for _, st := range s.Streams[:min(len(s.Streams), mostStreams)] {
+			line("", "stream %d: %d announced and not in use, quota %d of %d", st.Index, st.Outstanding, st.Quota, s.Buffer)
+		}
+		if more := len(s.Streams) - mostStreams; more > 0 {
+			line("", "and %d more streams, which --json shows", more)
+		}
 	}
 }
 
