@@ -9,7 +9,6 @@ import secrets
 import threading
 import time
 import weakref
-from itertools import groupby
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
@@ -289,9 +288,19 @@ class DatasetFileLoaderClient:
 
     def _batch(self, dataset_files: Iterable[DatasetFile]) -> List[Tuple[Tuple[int, int], List[str]]]:
         """The relative paths, in runs of one sampler index and seq."""
-        files = [(_whole(f.sampler_index, "sampler_index", 0), _whole(f.seq, "seq", 0),
-                  self._paths.relative(f.dataset_file_path)) for f in dataset_files]
-        return [(key, [f[2] for f in run]) for key, run in groupby(files, key=lambda f: (f[0], f[1]))]
+        relative = self._paths.relative
+        runs: List[Tuple[Tuple[int, int], List[str]]] = []
+        index: Any = None
+        seq: Any = None
+        for f in dataset_files:
+            # Most have the very numbers of the one before.
+            if f.sampler_index is not index or f.seq is not seq or not runs:
+                index, seq = f.sampler_index, f.seq
+                key = (_whole(index, "sampler_index", 0), _whole(seq, "seq", 0))
+                if not runs or key != runs[-1][0]:
+                    runs.append((key, []))
+            runs[-1][1].append(relative(f.dataset_file_path))
+        return runs
 
     def _note_preloaded(self, index: int, seq: int, paths: Sequence[str], result: Preloaded) -> None:
         self._note(index, seq, paths)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from pailfs.errors import ControlError, ProtocolError
 
@@ -29,9 +28,10 @@ _HEADER = struct.Struct("<4sBBHII16s")
 
 MAX_PAYLOAD = BUFFER_SIZE - _HEADER.size
 
+_ZEROS = memoryview(bytes(BUFFER_SIZE))
 
-@dataclass(frozen=True)
-class Frame:
+
+class Frame(NamedTuple):
     """What one ioctl carries in one direction."""
 
     kind: int
@@ -48,7 +48,7 @@ def pack(frame: Frame, buffer: bytearray) -> None:
     _HEADER.pack_into(buffer, 0, _MAGIC, VERSION, frame.kind, 0, len(frame.payload), frame.offset, frame.cursor)
     buffer[_HEADER.size:end] = frame.payload
     # What an earlier answer left there means nothing, and need not travel again.
-    buffer[end:] = bytes(BUFFER_SIZE - end)
+    buffer[end:] = _ZEROS[end:]
 
 
 def unpack(buffer: bytearray, size: int) -> Frame:

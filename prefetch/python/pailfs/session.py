@@ -192,6 +192,10 @@ _LONGEST_WAIT = 60.0
 # Room for what stands around the paths of a request: method, session, numbers.
 _MAX_PATHS = frames.MAX_PAYLOAD - 1024
 
+# Bytes of a character in JSON at most, as \u0000 has, and of what stands around a path.
+_LONGEST_CHARACTER = 6
+_AROUND = 3
+
 
 def batches(paths: Sequence[str]) -> Iterator[Tuple[str, List[str]]]:
     """Splits paths into parts that fit into requests, each with its common folder.
@@ -199,6 +203,15 @@ def batches(paths: Sequence[str]) -> Iterator[Tuple[str, List[str]]]:
     A path that is not UTF-8 gives `UnicodeEncodeError`, one longer than a request
     `ValueError`.
     """
+    if not paths:
+        return
+    # min and max have the prefix in common that all have.
+    base = _folder(os.path.commonprefix((min(paths), max(paths))))
+    cut = len(base)
+    names = [path[cut:] for path in paths] if cut else list(paths)
+    if _LONGEST_CHARACTER * (cut + sum(map(len, names))) + _AROUND * len(names) <= _MAX_PATHS:
+        yield base, names
+        return
     start = 0
     while start < len(paths):
         end, base = _part(paths, start)

@@ -14,7 +14,8 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 from conftest import MakeMount, eventually
-from dataset_file_loader import DatasetFile, DatasetFileLoaderClient, DatasetFileLoaderUnavailableError
+from dataset_file_loader import (DatasetFile, DatasetFileLoaderClient, DatasetFileLoaderQuotaError,
+                                 DatasetFileLoaderUnavailableError)
 from local_mount import Emulator, Mount
 from pailfs.control import Client
 
@@ -137,6 +138,28 @@ def test_paths_that_lead_out_never_reach_the_daemon(make_mount: MakeMount, clien
         with pytest.raises(ValueError):
             client.preload_dataset_file(DatasetFile(path))
     assert client.counters()["unsent"] == 0
+
+
+def test_who_ignores_the_quota_loses_hints_and_nothing_else(emulator: Emulator, make_mount: MakeMount,
+                                                            client_of: Clients) -> None:
+    names = put(emulator, "greedy", 40)
+    mount = make_mount()
+    client = client_of(mount, strict=False, preload_request_buffer_size=5)
+    answers = [client.preload_dataset_file(f) for f in files(*names)]
+    assert answers == [True] * 5 + [False] * 35
+    counters = client.counters()
+    assert (counters["preloaded"], counters["over"], counters["dropped"]) == (20, 15, 20)
+    assert client.get_preload_dataset_files_quota(0) == 0
+    # What was taken beyond the quota comes, what was dropped is read all the same.
+    assert client.wait_ready(files(*names[:20]), PATIENCE)
+    for name in names:
+        assert (mount.path / name).read_bytes() == content(name)
+    assert client.release_many(files(*names)) == 20
+    assert client.get_preload_dataset_files_quota(0) == 5
+    strict = client_of(mount, worker_id=1, preload_request_buffer_size=5)
+    with pytest.raises(DatasetFileLoaderQuotaError) as caught:
+        strict.preload_many(files(*names))
+    assert caught.value.accepted == 20
 
 
 def test_a_read_only_mount_keeps_the_state_on_the_node(emulator: Emulator, make_mount: MakeMount, client_of: Clients,
