@@ -10,6 +10,7 @@ import (
 )
 
 func TestGPUShowsHealthWithReasons(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 2, "name NVIDIA H100", "set remap_pending 1\nproc 4194303 1048576")
 	p := h.start("pailfs-gpu", "gpu")
 	if p.code() != 0 {
@@ -32,6 +33,7 @@ func TestGPUShowsHealthWithReasons(t *testing.T) {
 }
 
 func TestNoDriverIsSaid(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 0)
 	p := h.start("pailfs-gpu", "gpu")
 	if p.code() != exitNoGPU || !strings.Contains(p.out.String(), "Unknown: NoDriver: no driver") {
@@ -44,6 +46,7 @@ func TestNoDriverIsSaid(t *testing.T) {
 }
 
 func TestWatchTellsOfAnXIDAtOnce(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	p := h.start("pailfs-gpu", "gpu", "--watch", "--json", "--interval", "1h")
 	eventually(t, "the first reading", func() bool { return strings.Contains(p.out.String(), "GPU-0") })
@@ -58,6 +61,7 @@ func TestWatchTellsOfAnXIDAtOnce(t *testing.T) {
 }
 
 func TestPailfsHandsOver(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	p := h.start("pailfs", "gpu", "--json")
 	if p.code() != 0 || !strings.Contains(p.out.String(), `"uuid": "GPU-0"`) {

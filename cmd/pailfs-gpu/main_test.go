@@ -21,6 +21,12 @@ import (
 // patience bounds every wait; nothing is asserted on time.
 const patience = 90 * time.Second
 
+// The keys of the emulated bucket.
+const (
+	keyID  = "LTAItestkeyid000000"
+	secret = "a-secret-of-the-test"
+)
+
 // bin holds pailfs-gpu, pailfs and the fake NVML, built by TestMain.
 var bin string
 
@@ -30,6 +36,11 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	bin = dir
+	for name, value := range map[string]string{"OSS_ACCESS_KEY_ID": keyID, "OSS_ACCESS_KEY_SECRET": secret} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
 	for _, build := range [][]string{
 		{"go", "build", "-o", bin + "/", ".", "../pailfs"},
 		{"gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-O1", "-o", bin + "/libfakenvml.so", "../../deploy/gpu/testdata/fakenvml.c"},
@@ -177,11 +188,9 @@ func bucket(t *testing.T) []string {
 // store is bucket with the server.
 func store(t *testing.T) (server *ossemu.Server, args []string) {
 	t.Helper()
-	t.Setenv("OSS_ACCESS_KEY_ID", "LTAItestkeyid000000")
-	t.Setenv("OSS_ACCESS_KEY_SECRET", "a-secret-of-the-test")
 	server, err := ossemu.Open(ossemu.Config{
 		Dir: t.TempDir(), Buckets: []string{"test-bucket"},
-		Credentials: []ossemu.Credential{{AccessKeyID: "LTAItestkeyid000000", AccessKeySecret: "a-secret-of-the-test"}},
+		Credentials: []ossemu.Credential{{AccessKeyID: keyID, AccessKeySecret: secret}},
 	})
 	if err != nil {
 		t.Fatal(err)

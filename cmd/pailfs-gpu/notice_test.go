@@ -54,6 +54,7 @@ func (p *process) says(text string) {
 // TestNoticeEndsTheCommandAndSavesItsCheckpoint: the command writes its last checkpoint
 // when it is told to end, and run ends when that is in the object store.
 func TestNoticeEndsTheCommandAndSavesItsCheckpoint(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	args := bucket(t)
 	at, _ := h.mounted(args)
@@ -77,6 +78,7 @@ func TestNoticeEndsTheCommandAndSavesItsCheckpoint(t *testing.T) {
 // TestSpotNoticeLeavesTimeForUploads: a command that saves a checkpoint when it gets the
 // signal that was chosen, and goes on, is ended when its time is over.
 func TestSpotNoticeLeavesTimeForUploads(t *testing.T) {
+	t.Parallel()
 	var notice atomic.Pointer[string]
 	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if text := notice.Load(); text != nil && strings.HasSuffix(r.URL.Path, "/spot/termination-time") {
@@ -109,6 +111,7 @@ func TestSpotNoticeLeavesTimeForUploads(t *testing.T) {
 }
 
 func TestNoticeMayBeTakenBack(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	at, _ := h.mounted(bucket(t))
 	p := h.run("--mount", at, "--notice-signal", "none", "--", "sh", "-c", "while [ ! -e "+h.dir+"/end ]; do sleep 0.05; done")
@@ -126,6 +129,7 @@ func TestNoticeMayBeTakenBack(t *testing.T) {
 }
 
 func TestNothingIsStartedOnAMachineThatGoes(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "proc 4194303 100")
 	at, _ := h.mounted(bucket(t))
 	waiting := h.run("--mount", at, "--", "true")
@@ -140,6 +144,7 @@ func TestNothingIsStartedOnAMachineThatGoes(t *testing.T) {
 }
 
 func TestTheTimeBeforeTheMachineGoesIsShared(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ left, grace, upload, term, kill time.Duration }{
 		{5 * time.Minute, 30 * time.Second, time.Minute, 210 * time.Second, 4 * time.Minute},
 		{time.Minute, 30 * time.Second, time.Minute, 15 * time.Second, 30 * time.Second},

@@ -9,6 +9,7 @@ import (
 )
 
 func TestRunHandsOverFreeHealthyGPUs(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 4, "proc 4194303 100", "", "set lost 1", "")
 	p := h.run("--gpus", "2", "--", "sh", "-c", "echo got $CUDA_VISIBLE_DEVICES")
 	if p.code() != 0 || p.out.String() != "got GPU-1,GPU-3\n" {
@@ -17,6 +18,7 @@ func TestRunHandsOverFreeHealthyGPUs(t *testing.T) {
 }
 
 func TestTwoRunsGetDifferentGPUs(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 2)
 	first := h.run("--gpus", "1", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES > "+h.dir+"/first.new; mv "+h.dir+"/first.new "+h.dir+"/first; while [ ! -e "+h.dir+"/end ]; do sleep 0.05; done")
 	eventually(t, "the first command", exists(h.dir+"/first"))
@@ -36,6 +38,7 @@ func TestTwoRunsGetDifferentGPUs(t *testing.T) {
 }
 
 func TestRunHandsOverInstancesOfDividedGPUs(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 2, "", "set mig 1\nmig_instance MIG-a 1 5000000000 1g.5gb\nmig_proc 4194303 5\nmig_instance MIG-b 2 5000000000 1g.5gb\nmig_instance MIG-c 3 20000000000 3g.20gb")
 	show := []string{"--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"}
 	for _, c := range []struct {
@@ -63,6 +66,7 @@ func TestRunHandsOverInstancesOfDividedGPUs(t *testing.T) {
 }
 
 func TestExitCodeIsTheCommands(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	notExecutable := filepath.Join(h.dir, "file")
 	if err := os.WriteFile(notExecutable, []byte("#!/bin/sh\n"), 0o600); err != nil {
@@ -96,6 +100,7 @@ func TestExitCodeIsTheCommands(t *testing.T) {
 }
 
 func TestSignalsReachTheCommand(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	p := h.run("--", "sh", "-c", `trap "exit 42" TERM; trap "touch `+h.dir+`/usr1" USR1; touch `+h.dir+`/ready; while :; do sleep 0.05; done`)
 	eventually(t, "the command", exists(h.dir+"/ready"))
@@ -113,6 +118,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 }
 
 func TestSignalWhileWaitingEndsTheRun(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "proc 4194303 100")
 	p := h.run("--", "true")
 	eventually(t, "the run to wait", func() bool { return strings.Contains(p.errOut.String(), "waiting for GPUs") })
@@ -125,6 +131,7 @@ func TestSignalWhileWaitingEndsTheRun(t *testing.T) {
 }
 
 func TestCommandFindsItsDatasetAndLeavesItsCheckpointInTheBucket(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	args := bucket(t)
 	at, _ := h.mounted(args)
@@ -153,6 +160,7 @@ func TestCommandFindsItsDatasetAndLeavesItsCheckpointInTheBucket(t *testing.T) {
 }
 
 func TestFailedMountEndsTheCommandAndStartsItAgain(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	args := bucket(t)
 	at, daemon := h.mounted(args)

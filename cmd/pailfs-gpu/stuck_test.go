@@ -52,6 +52,7 @@ func hang(t *testing.T, s *ossemu.Server, daemon *process) {
 // TestQuestionThatCannotBeEndedIsAnswered: the process that asks is stuck in the kernel; the
 // verdict comes all the same, and no other process is started before it is gone.
 func TestQuestionThatCannotBeEndedIsAnswered(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	at, _, s, daemon := slowStore(h)
 	script := h.dir + "/asks"
@@ -84,6 +85,7 @@ func TestQuestionThatCannotBeEndedIsAnswered(t *testing.T) {
 
 // TestHangingMountEndsTheRun: the command waits in the kernel for a daemon that hangs.
 func TestHangingMountEndsTheRun(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	at, _, s, daemon := slowStore(h)
 	p := h.run("--mount", at, "--check-patience", "1s", "--grace", "1s", "--linger", "1s", "--", "cat", at+slow)
@@ -95,6 +97,7 @@ func TestHangingMountEndsTheRun(t *testing.T) {
 
 // TestHangingMountThatIsReplacedStartsTheCommandAgain.
 func TestHangingMountThatIsReplacedStartsTheCommandAgain(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1)
 	at, args, s, daemon := slowStore(h)
 	p := h.run("--mount", at, "--restarts", "1", "--check-patience", "1s", "--grace", "1s", "--linger", "1s", "--", "cat", at+slow)
@@ -112,6 +115,7 @@ func TestHangingMountThatIsReplacedStartsTheCommandAgain(t *testing.T) {
 }
 
 func TestStuckDriverIsSaid(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 0)
 	if err := os.WriteFile(h.dir+"/state", []byte("driver stuck\n"), 0o600); err != nil {
 		t.Fatal(err)
