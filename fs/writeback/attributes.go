@@ -223,7 +223,7 @@ func (f *File) tight() (bool, error) {
 	if f.hasWriters() {
 		return false, nil
 	}
-	file, err := os.Open(f.space.path(f.id))
+	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)
 	if err != nil {
 		return false, fmt.Errorf("open staged file: %w", err)
 	}

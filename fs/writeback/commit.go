@@ -28,23 +28,23 @@ func (f *File) commit(durable bool) error {
 	f.committing.Lock()
 	defer f.committing.Unlock()
 	s := f.space
-	file, err := f.openForCommit()
-	if err != nil || file == nil {
-		return err
-	}
-	defer file.Close()
-	changed, r, err := f.compare(file, f.hasWriters())
+	changed, r, err := f.compareStaged()
 	if err != nil {
 		return err
 	}
 	if changed {
-		if err := s.recordCommit(f, file, r); err != nil {
+		if err := s.recordCommit(f, r); err != nil {
 			return err
 		}
 	}
 	if !durable {
 		return nil
 	}
+	file, err := f.openForCommit()
+	if err != nil || file == nil {
+		return err
+	}
+	defer file.Close()
 	if err := s.makeDurable(f, file); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (f *File) commit(durable bool) error {
 }
 
 // recordCommit writes down what compare has found. f.committing is held.
-func (s *Space) recordCommit(f *File, file *os.File, r *closedRecord) error {
+func (s *Space) recordCommit(f *File, r *closedRecord) error {
 	var commit record = r
 	st := f.state()
 	early := r.Keep && !r.HasInline && st.Gen > 0 && st.Durable >= st.Gen
@@ -61,7 +61,13 @@ func (s *Space) recordCommit(f *File, file *os.File, r *closedRecord) error {
 	if early {
 		// What was durable must not become doubtful by a change that nobody has seen and
 		// that is perhaps none: the journal speaks of it when the disk has it.
+		file, err := openStagedFile(s.path(f.id), os.O_RDONLY)
+		if err != nil {
+			f.unsure.Store(true)
+			return fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
+		}
 		failed = s.disk.sync(file)
+		file.Close() //nolint:errcheck // it was only read
 	}
 	synced := early && failed == nil
 	if synced {
@@ -80,6 +86,7 @@ func (s *Space) recordCommit(f *File, file *os.File, r *closedRecord) error {
 	if r.Gen == st.BaseGen+1 {
 		s.pacing.closes.Add(1) // not each time that one file is written
 	}
+	s.giveBack(r.Inline) // the journal has a copy
 	wake(s.commitNow)
 	wake(s.publishNow)
 	if err := s.journal.write(pos); err != nil {
@@ -98,18 +105,45 @@ func (f *File) openForCommit() (*os.File, error) {
 	if st.ID == 0 || !st.Staged {
 		return nil, nil
 	}
-	// Of many small files the path to each would be the most of the work.
-	f.content.RLock()
-	file, err := again(f.content.read)
-	f.content.RUnlock()
-	if file != nil || err != nil {
-		return file, err
-	}
-	file, err = os.Open(f.space.path(f.id))
+	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
 	}
 	return file, nil
+}
+
+// borrow returns a buffer for content that travels inside its record.
+func (s *Space) borrow(size int64) []byte {
+	if b, ok := s.inline.Get().(*[]byte); ok && int64(cap(*b)) >= size {
+		return (*b)[:size]
+	}
+	return make([]byte, size)
+}
+
+// giveBack lets others have a buffer that nobody looks at any more.
+func (s *Space) giveBack(b []byte) {
+	if cap(b) > 0 {
+		s.inline.Put(&b)
+	}
+}
+
+// compareStaged is compare of the staged file, if there is one. Where it is open
+// already, as it is at a close, that one is looked at: of a small file the way to it
+// would be the most of the work. f.committing is held.
+func (f *File) compareStaged() (changed bool, r *closedRecord, err error) {
+	open := f.hasWriters()
+	f.content.RLock()
+	if file := f.content.read; file != nil && f.state().Staged {
+		defer f.content.RUnlock()
+		return f.compare(file, open)
+	}
+	f.content.RUnlock()
+	file, err := f.openForCommit()
+	if err != nil || file == nil {
+		return false, nil, err
+	}
+	defer file.Close()
+	return f.compare(file, open)
 }
 
 // compare says whether the staged file has changed since the last commit, and
@@ -144,16 +178,18 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 	}
 	r.Keep = !sure
 	if r.Size <= f.space.cfg.limits.inline && f.space.journal.reserve(f.space.reserve()+r.Size) == nil {
-		b := make([]byte, r.Size)
-		if n, err := file.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		b := f.space.borrow(r.Size)
+		n, err := file.ReadAt(b, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
 			return false, nil, fmt.Errorf("read staged file: %w", err)
 		} else if r.HasInline, r.Inline = n == len(b), b; !r.HasInline {
 			// It shrinks right now: whoever does it will commit.
 			r.Inline, touched = nil, true
 			f.touched.Store(true)
 		}
-		sum := crc32.Checksum(b, castagnoli)
+		sum := crc32.Checksum(b[:n], castagnoli)
 		if !sure && sum == f.sum && r.HasInline {
+			f.space.giveBack(b)
 			return false, nil, nil
 		}
 		f.sum = sum

@@ -50,16 +50,19 @@ func (realDisk) room(path string) (size, free int64, err error) {
 	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
 }
 
-// again returns another descriptor of an open file, nil for nil.
-func again(f *os.File) (*os.File, error) {
-	if f == nil {
-		return nil, nil
+// openStagedFile opens a staged file, or makes it, as [os.OpenFile] does, but that the
+// runtime does not try to poll it: files of a disk cannot be, and to find that out
+// took three quarters of the system calls of an open.
+func openStagedFile(path string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			return os.NewFile(uintptr(fd), path), nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
 	}
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open staged file again: %w", err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // sealed reports whether nobody can change the file any more: no descriptor and no

@@ -186,7 +186,7 @@ func (f *File) ReadAt(p []byte, off int64) (n int, staged bool, err error) {
 		n, err = f.content.read.ReadAt(p, off)
 		return n, true, err
 	}
-	file, err := os.Open(f.space.path(f.id))
+	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)
 	if err != nil {
 		return 0, true, fmt.Errorf("read staged file: %w", err)
 	}
@@ -236,7 +236,7 @@ func (f *File) openStaged() error {
 	if f.content.read != nil {
 		return nil
 	}
-	file, err := os.Open(f.space.path(f.id))
+	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("open staged file: %w", err)
 	}

@@ -219,7 +219,7 @@ func (f *File) stage(ctx context.Context, empty bool) error {
 	f.named = false
 	size := int64(-1)
 	if empty {
-		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		file, err := openStagedFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 		if err == nil {
 			err = file.Close()
 		}
@@ -348,7 +348,7 @@ func (h *Handle) writable(ctx context.Context) error {
 	if f.content.write != nil {
 		return nil
 	}
-	file, err := os.OpenFile(f.space.path(f.id), os.O_RDWR, 0)
+	file, err := openStagedFile(f.space.path(f.id), os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("open staged file: %w", err)
 	}

@@ -19,6 +19,8 @@ const (
 	frameSize = 8
 	// maxRecord bounds the body of a record, in bytes.
 	maxRecord = 256 << 20
+	// idleBuffer is the largest buffer that is kept for the next records, in bytes.
+	idleBuffer = 1 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -83,6 +85,8 @@ type journal struct {
 	syncing sync.Mutex
 	writing sync.Mutex
 	file    *os.File
+	// idle is a buffer for what is appended next; writing guards it.
+	idle []byte
 
 	mu struct {
 		sync.Mutex
@@ -127,11 +131,12 @@ func (j *journal) write(pos int64) error {
 func (j *journal) writeAll() error {
 	j.mu.Lock()
 	buffer, at, err := j.mu.buffer, j.mu.size, j.mu.err
-	j.mu.buffer = nil
-	j.mu.Unlock()
 	if err != nil || len(buffer) == 0 {
+		j.mu.Unlock()
 		return err
 	}
+	j.mu.buffer, j.idle = j.idle, nil
+	j.mu.Unlock()
 	// A partial write is repeated from its beginning: the place is the same.
 	_, err = j.file.WriteAt(buffer, at)
 	j.mu.Lock()
@@ -142,6 +147,9 @@ func (j *journal) writeAll() error {
 	}
 	j.mu.size += int64(len(buffer))
 	j.mu.written += int64(len(buffer))
+	if cap(buffer) <= idleBuffer {
+		j.idle = buffer[:0]
+	}
 	return nil
 }
 

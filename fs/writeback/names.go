@@ -75,7 +75,7 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 	s.mu.NextFile++
 	s.mu.Unlock()
 	path := s.path(id)
-	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := openStagedFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("make staged file: %w", err)
 	}

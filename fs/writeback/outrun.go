@@ -41,7 +41,7 @@ func (s *Space) hold(ctx context.Context, op operation, snap *snapshot) (release
 	if f.hasWriters() {
 		return nil, errRipening
 	}
-	file, err := os.Open(s.path(f.id))
+	file, err := openStagedFile(s.path(f.id), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errSuperseded
 	} else if err != nil {

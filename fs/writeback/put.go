@@ -85,7 +85,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	case state.Durable < state.Gen && !outrun:
 		return nil, errNotDurable
 	}
-	file, err := os.Open(s.path(f.id))
+	file, err := openStagedFile(s.path(f.id), os.O_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("open staged file: %w", err)
 	}

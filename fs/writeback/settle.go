@@ -297,7 +297,7 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 // commits what was changed since the last commit, if anything was. again is when to
 // look again, if that cannot be known now. f.committing is held and f.content locked.
 func (s *Space) settled(f *File) (changed bool, again time.Duration) {
-	file, err := os.Open(s.path(f.id))
+	file, err := openStagedFile(s.path(f.id), os.O_RDONLY)
 	if err != nil {
 		s.log.Warn("opening a staged file failed", "err", err)
 		return false, time.Minute
@@ -314,7 +314,7 @@ func (s *Space) settled(f *File) (changed bool, again time.Duration) {
 	if !changed {
 		return false, 0
 	}
-	if err := s.recordCommit(f, file, r); err != nil {
+	if err := s.recordCommit(f, r); err != nil {
 		s.log.Error("recording a change failed", "file", f.id, "err", err)
 	}
 	return true, 0

@@ -115,6 +115,9 @@ type Space struct {
 	// pacing says what programs leave of the machine.
 	pacing pacing
 
+	// inline has buffers, as pointers to slices, for content that travels inside records.
+	inline sync.Pool
+
 	// used is the last measurement of what staged files occupy.
 	used struct {
 		sync.Mutex
