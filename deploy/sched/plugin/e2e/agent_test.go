@@ -9,7 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pailfs/pailfs/deploy/node/api"
@@ -17,17 +16,6 @@ import (
 
 // full says that what takes minutes of waiting is to be shown too.
 func full() bool { return nodeCount() >= 10000 }
-
-// withAgents begins a test with real agents.
-func withAgents(t *testing.T) *controlPlane {
-	t.Helper()
-	c := setup(t)
-	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}}
-	if _, err := c.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // trainer is a Job of one pod that is replaced when it is evicted.
 func (c *controlPlane) trainer(t *testing.T, name string) {
@@ -88,7 +76,7 @@ func (m *machine) fails(what, kind, taint string, fail func()) {
 }
 
 func TestPodsLeaveANodeWhoseMountDies(t *testing.T) {
-	c := withAgents(t)
+	c := setup(t)
 	m := newMachine(t, c, "machine", 8)
 	daemon := m.mount()
 	m.agent()
@@ -116,7 +104,7 @@ func TestPodsLeaveANodeWhoseMountDies(t *testing.T) {
 }
 
 func TestPodsLeaveANodeWhoseGPUIsLost(t *testing.T) {
-	c := withAgents(t)
+	c := setup(t)
 	m := newMachine(t, c, "machine", 8)
 	m.mount()
 	m.agent()
@@ -142,11 +130,15 @@ func TestNodeOfADeadAgentGetsNoPod(t *testing.T) {
 	if !full() {
 		t.Skip("an agent counts as silent after 40 s: make e2e-kube shows it, TestSilentAgentsNodeGetsNoPod what follows")
 	}
-	c := withAgents(t)
+	c := setup(t)
 	m := newMachine(t, c, "machine", 8)
 	m.mount()
 	agent := m.agent()
-	m.start("pailfs-kube", "controller", "--kubeconfig", c.kubeconfig, "--namespace", agentNamespace)
+	config, err := c.kubeconfigOfAccount("pailfs-controller", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.start("pailfs-kube", "controller", "--kubeconfig", config, "--namespace", agentNamespace)
 	// A node that takes a pod has told all that it has to tell.
 	c.create(t, pod("before", "imagenet/train"))
 	c.bound(t, "before")

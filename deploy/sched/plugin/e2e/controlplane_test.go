@@ -28,7 +28,8 @@ import (
 // does on a busy machine of two cores.
 const patience = 3 * time.Minute
 
-// token authenticates everything as a member of system:masters.
+// token authenticates the tests and the controller manager as members of system:masters. What is
+// of pailfs has the accounts that are deployed (accounts_test.go).
 const token = "e2e"
 
 // schedulerName is the profile with the plugin; default-scheduler is the stock one beside it.
@@ -43,7 +44,11 @@ type controlPlane struct {
 	kube         *kubernetes.Clientset
 	dynamic      dynamic.Interface
 	schedulerURL string
-	markers      atomic.Int64
+	// schedulerKubeconfig is the kubeconfig of the scheduler's account, schedulerFlags what it is
+	// started with beside its configuration.
+	schedulerKubeconfig string
+	schedulerFlags      []string
+	markers             atomic.Int64
 }
 
 // part is one process.
@@ -102,13 +107,7 @@ func start() (*controlPlane, error) {
 	if c.dynamic, err = dynamic.NewForConfig(c.config); err != nil {
 		return c, err
 	}
-	c.kubeconfig = c.file("kubeconfig", fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: e2e, cluster: {server: %q, insecure-skip-tls-verify: true}}]
-users: [{name: e2e, user: {token: %s}}]
-contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
-current-context: e2e
-`, api, token))
+	c.kubeconfig = c.kubeconfigOf("admin", token)
 	if _, err := clientcmd.LoadFromFile(c.kubeconfig); err != nil {
 		return c, err
 	}
@@ -127,9 +126,29 @@ current-context: e2e
 	if err := c.install(); err != nil {
 		return c, err
 	}
-	c.run("scheduler", "--config="+c.file("scheduler.yaml", schedulerConfig(c.kubeconfig)), fmt.Sprintf("--secure-port=%d", ports[3]), "--bind-address=127.0.0.1",
-		"--cert-dir="+c.path("scheduler-certs"), "--authorization-always-allow-paths=/metrics,/healthz", "--v=2")
+	if err := c.deployAccounts(); err != nil {
+		return c, err
+	}
+	if c.schedulerKubeconfig, err = c.kubeconfigOfAccount("pailfs-scheduler", nil); err != nil {
+		return c, err
+	}
+	c.schedulerFlags = []string{
+		fmt.Sprintf("--secure-port=%d", ports[3]), "--bind-address=127.0.0.1", "--cert-dir=" + c.path("scheduler-certs"), "--authorization-always-allow-paths=/metrics,/healthz",
+		"--authentication-kubeconfig=" + c.schedulerKubeconfig, "--authorization-kubeconfig=" + c.schedulerKubeconfig, "--v=2",
+	}
+	c.run("scheduler", append([]string{"--config=" + c.file("scheduler.yaml", schedulerConfig(c.schedulerKubeconfig))}, c.schedulerFlags...)...)
 	return c, nil
+}
+
+// kubeconfigOf writes how whoever has a token reaches the API server.
+func (c *controlPlane) kubeconfigOf(name, token string) string {
+	return c.file("kubeconfig-"+name, fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: e2e, cluster: {server: %q, insecure-skip-tls-verify: true}}]
+users: [{name: e2e, user: {token: %s}}]
+contexts: [{name: e2e, context: {cluster: e2e, user: e2e}}]
+current-context: e2e
+`, c.config.Host, token))
 }
 
 // schedulerConfig is the configuration of deploy/kubernetes/scheduler with a stock profile

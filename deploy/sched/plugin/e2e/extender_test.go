@@ -17,7 +17,7 @@ func TestStockSchedulerWithTheExtender(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
-	newProgram(c, "pailfs-kube", "extender", "--kubeconfig", c.kubeconfig, "--listen", address).run(t)
+	newProgram(c, "pailfs-kube", "extender", "--kubeconfig", c.schedulerKubeconfig, "--listen", address).run(t)
 	c.until(t, "the extender answers", func(context.Context) (bool, error) {
 		response, err := http.Get("http://" + address + "/healthz")
 		if err != nil {

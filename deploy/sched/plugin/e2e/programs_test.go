@@ -31,6 +31,8 @@ type machine struct {
 	env  []string
 	// endpoint is the object store's.
 	endpoint string
+	// agentConfig is the kubeconfig of the agent.
+	agentConfig string
 }
 
 // program is a process of a machine.
@@ -86,6 +88,7 @@ func newMachine(t *testing.T, c *controlPlane, name string, gpus int) *machine {
 	if _, err := c.kube.CoreV1().Nodes().Create(t.Context(), h.node(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	m.agentConfig = c.agentConfig(t, name)
 	return m
 }
 
@@ -186,7 +189,7 @@ func (m *machine) mount() *program {
 // agent starts the machine's node agent.
 func (m *machine) agent() *program {
 	m.t.Helper()
-	return m.start("pailfs-kube", "node", "--kubeconfig", m.c.kubeconfig, "--node", m.name, "--namespace", agentNamespace,
+	return m.start("pailfs-kube", "node", "--http", "127.0.0.1:0", "--kubeconfig", m.agentConfig, "--node", m.name, "--namespace", agentNamespace,
 		"--mount", "data="+m.dir+"/mnt", "--dataset", "imagenet/train", "--evict-after", "2s", "--evict-gpu-after", "2s")
 }
 
