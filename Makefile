@@ -4,6 +4,7 @@ GO        ?= go
 PYTHON    ?= /usr/bin/python3
 BIN       := bin
 LINT      := .ci/tools/bin/golangci-lint
+HELM      := .ci/tools/bin/helm
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 # What Kubernetes' programs say they are.
@@ -135,12 +136,12 @@ KUBECP := cd deploy/sched/plugin && $(GO) build -ldflags '-s -w $(KUBE_VERSION)'
 E2E    := cd deploy/sched/plugin && PAILFS_E2E_NODES=$$nodes $(GO) test -count=1 -timeout 30m -v ./e2e
 
 .PHONY: e2e-kube
-e2e-kube: build ## The scheduler and the node agent on a real Kubernetes control plane with 10,000 nodes; prints what is measured.
+e2e-kube: build $(HELM) ## The scheduler and the node agent on a real Kubernetes control plane with 10,000 nodes; prints what is measured.
 	$(KUBECP)
 	nodes=10000; $(E2E)
 
 .PHONY: e2e-kube-short
-e2e-kube-short: build ## The same with 200 nodes.
+e2e-kube-short: build $(HELM) ## The same with 200 nodes.
 	$(KUBECP)
 	nodes=200; $(E2E)
 
@@ -171,6 +172,9 @@ ci: test ## What .ci/run calls.
 
 $(LINT): .ci/tools/go.mod .ci/tools/go.sum
 	cd .ci/tools && $(GO) build -o bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(HELM): .ci/tools/helm/go.mod .ci/tools/helm/go.sum
+	cd .ci/tools/helm && $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(HELM) helm.sh/helm/v3/cmd/helm
 
 .PHONY: help
 help: ## Show this help.
