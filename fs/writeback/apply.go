@@ -108,6 +108,7 @@ func (r *suspectRecord) apply(st *state) {
 	}
 	f.Suspect = r.Gen
 	if r.Aside && f.Linked {
+		st.lose(f)
 		st.detach(f)
 	}
 }
@@ -226,6 +227,9 @@ func (r *doneRecord) apply(st *state) {
 		// The name means something else by now.
 		delete(st.Keys, op.Key)
 	}
+	if op.Kind == opPut {
+		st.regain(op, join(dir, base))
+	}
 	f := st.Files[op.File]
 	if op.Kind != opPut || f == nil || !f.Linked || f.Key != op.Key {
 		return
@@ -324,6 +328,7 @@ func (r *revertedRecord) apply(st *state) {
 func (r *releasedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && !f.Linked {
 		delete(st.Files, r.File)
+		delete(st.Losses, r.File)
 	}
 }
 

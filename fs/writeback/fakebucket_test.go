@@ -28,6 +28,10 @@ type fakeStore struct {
 	serial  int
 	// faults is the share of requests that fail, half of them after the deed.
 	faults float64
+	// slow is how much longer requests take that write.
+	slow time.Duration
+	// deaf says that requests fail that write nothing.
+	deaf bool
 	// denied are keys that nobody may write.
 	denied map[string]bool
 	rand   *rand.Rand
@@ -97,7 +101,11 @@ func (b *fakeBucket) kill() {
 func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed bool, err error) {
 	b.Lock()
 	wait := time.Duration(1+b.rand.IntN(40)) * time.Millisecond
+	if write {
+		wait += b.slow
+	}
 	fault := write && b.rand.Float64() < b.faults
+	deaf := !write && b.deaf
 	after := b.rand.IntN(2) == 0
 	denied := write && b.denied[key]
 	b.Unlock()
@@ -115,6 +123,8 @@ func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed 
 		return false, context.Canceled
 	case ctx.Err() != nil:
 		return after, ctx.Err()
+	case deaf:
+		return false, fmt.Errorf("get %q: %w", key, oss.ErrUnavailable)
 	case denied:
 		return false, fmt.Errorf("put %q: %w", key, oss.ErrAccessDenied)
 	case fault:

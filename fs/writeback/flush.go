@@ -95,7 +95,7 @@ func (l *leftover) error() error {
 // cannot succeed as things are, is failed; what the order of publication lets begin
 // only after such an operation waits behind it. s.mu is held.
 func (s *Space) left(path string, begun time.Time) (l leftover) {
-	failing := false
+	failing := len(s.mu.Losses) > 0
 	for id, op := range s.mu.Ops {
 		run := s.mu.runs[id]
 		failing = failing || run.failing
@@ -136,6 +136,19 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 			continue
 		}
 		if f := s.mu.Files[v.op.File]; f != nil && f.Suspect == f.Gen && f.Gen > 0 {
+			continue
+		}
+		if err := s.mu.lostBefore(v.op); err != nil {
+			path := join(v.op.Dir, v.op.Name)
+			within := covers(below, path)
+			if within {
+				l.moving--
+				l.behind++
+				l.named = path
+			}
+			if len(causes) < maxCauses {
+				causes = append(causes, fmt.Errorf("%q: %w", path, err))
+			}
 			continue
 		}
 		// What failed before is not tried again either while something is before it.

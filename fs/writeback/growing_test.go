@@ -262,3 +262,35 @@ func TestLongTailIsResumedAfterAKill(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestTailWhoseUploadVanishesIsSentAgain: and not the file that it is the tail of.
+func TestTailWhoseUploadVanishesIsSentAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		w.store.put("p/old", filled(500))
+		w.store.Lock()
+		w.store.slow = time.Second
+		w.store.Unlock()
+		h, err := w.space.Open(t.Context(), "", "old", OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Append(t.Context(), []byte("a tail")); err != nil {
+			t.Fatal(err)
+		}
+		w.finish(h)
+		for begun := false; !begun; {
+			time.Sleep(time.Millisecond)
+			w.store.Lock()
+			begun = len(w.store.uploads) > 0
+			clear(w.store.uploads) // as a lifecycle rule does, while its parts are made
+			w.store.Unlock()
+		}
+		w.drain()
+		w.holds("p/old", filled(500)+"a tail")
+		if _, sent := w.inUploads(); sent > 2*int64(len("a tail")) {
+			t.Errorf("%d bytes were sent of a tail of %d", sent, len("a tail"))
+		}
+		w.stop()
+	})
+}

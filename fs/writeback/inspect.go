@@ -188,7 +188,11 @@ func (l *left) judge(boot string) error {
 				return err
 			}
 			l.overlaid[id] = recorded
-			st.apply(&suspectRecord{File: id, Gen: f.Gen, Aside: aside})
+			if aside {
+				st.apply(st.aside(f, st.NextFile, now()))
+			} else {
+				st.apply(&suspectRecord{File: id, Gen: f.Gen})
+			}
 		case fateStays, fateUndurable:
 		}
 		if st.Files[id] != nil && f.suspect() {

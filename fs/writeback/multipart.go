@@ -148,11 +148,17 @@ func (s *Space) bringPart(ctx context.Context, op operation, snap *snapshot, u o
 		return oss.Part{}, err
 	}
 	part, err := s.bucket.UploadPart(ctx, u, number, pacedPart{section, s})
-	if errors.Is(err, oss.ErrNotFound) {
-		s.uploadEnded(u.ID)
-		return part, fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
+	return part, s.vanished(u, err)
+}
+
+// vanished returns err, which making a part came to. If it is that the upload is gone,
+// that is forgotten, and the next attempt begins another one.
+func (s *Space) vanished(u oss.MultipartUpload, err error) error {
+	if !errors.Is(err, oss.ErrNotFound) {
+		return err
 	}
-	return part, err
+	s.uploadEnded(u.ID)
+	return fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
 }
 
 // wanted says whether it is worth going on with op.
@@ -233,7 +239,7 @@ func (s *Space) copyParts(ctx context.Context, op operation, source oss.Info, o 
 		g.Go(func() error {
 			var err error
 			parts[i], err = s.bucket.CopyPart(gctx, u, i+1, source.Object, e.off, e.size)
-			return err
+			return s.vanished(u, err)
 		})
 	}
 	if err := g.Wait(); err != nil {

@@ -3,10 +3,13 @@ package writeback
 import (
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pailfs/pailfs/oss"
 )
 
 // worldOfFiles is a world in which no content travels inside records.
@@ -203,6 +206,105 @@ func TestCloseAfterFsyncPutsNothingInDoubt(t *testing.T) {
 		w.crash(true)
 		w.drain()
 		w.holds("p/a", "synced")
+		w.stop()
+	})
+}
+
+// A shard is closed, and then latest, which travels in the journal; power is lost before
+// the disk has the shard. Latest must not appear in the bucket without it, after another
+// restart either, until one of the two is written again.
+func TestLatestDoesNotOutliveItsLostShard(t *testing.T) {
+	for name, mend := range map[string]func(w *world){
+		"latest is written again":  func(w *world) { w.write("ckpt", "latest", "s2") },
+		"the shard is, and closed": func(w *world) { w.write("ckpt/step", "shard", "a longer shard") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := worldOfFiles(t, 1)
+				w.store.put("p/ckpt/latest", "s0")
+				w.write("ckpt/step", "shard", "longer than a record takes")
+				w.write("ckpt", "latest", "s1")
+				w.write("ckpt", "note", "s1")
+				// The fsync of another file takes the journal to the disk, and no shard.
+				h, err := w.space.Create(t.Context(), "logs", "log", CreateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.disk.onlySynced = true
+				w.crash(true)
+				for restarted := range 2 {
+					err = w.space.Flush(t.Context(), "")
+					if err == nil || !strings.Contains(err.Error(), "ckpt/step/shard") {
+						t.Errorf("flush says %v of what waits", err)
+					}
+					got := w.inBucket()
+					_, note := got["p/ckpt/note"]
+					_, log := got["p/logs/log"]
+					if got["p/ckpt/latest"] != "s0" || note || !log {
+						t.Errorf("restarted %d times, the bucket has %q", restarted, got)
+					}
+					if st := w.space.Status(); st.FailingCount != 2 || !strings.Contains(st.Failing[0].Error, "ckpt/step/shard") {
+						t.Errorf("status says %+v", st)
+					}
+					w.checkJournal()
+					if err := w.space.compact(); err != nil {
+						t.Fatal(err)
+					}
+					w.crash(false)
+				}
+				mend(w)
+				w.write("ckpt", "note", "s2")
+				w.drain()
+				got := w.inBucket()
+				if got["p/ckpt/latest"] == "s0" || got["p/ckpt/note"] != "s2" {
+					t.Errorf("afterwards the bucket has %q", got)
+				}
+				w.stop()
+			})
+		})
+	}
+}
+
+// A renamed object is changed before it is copied to its new name, and the loss of
+// power takes the change: what was renamed is still there.
+func TestRenamedObjectOutlivesItsLostChange(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := worldOfFiles(t, 1)
+		w.store.put("p/old", "what was there")
+		w.store.deny("p/new", true)
+		if _, err := w.space.Rename(t.Context(), "", "old", "", "new", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		h, err := w.space.Open(t.Context(), "", "new", OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.WriteAt(t.Context(), []byte("What"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Flush(t.Context()); !errors.Is(err, oss.ErrAccessDenied) {
+			t.Fatal(err) // it tells of the copy
+		}
+		h.Release()
+		if err := w.create("synced", "").Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.disk.onlySynced = true
+		w.crash(true)
+		if got, err := w.read("", "new"); err != nil || got != "what was there" {
+			t.Errorf("new holds %q, %v", got, err)
+		}
+		w.checkJournal()
+		w.store.deny("p/new", false)
+		w.drain()
+		got := w.inBucket()
+		if _, old := got["p/old"]; old || got["p/new"] != "what was there" {
+			t.Errorf("the bucket has %q", got)
+		}
 		w.stop()
 	})
 }

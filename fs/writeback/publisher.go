@@ -51,8 +51,10 @@ type opRun struct {
 	unsteady                     int
 	// renewed counts how often the content was committed again.
 	renewed int
-	// written is when it was last found unfinished.
+	// written is when it was last found unfinished. meant says that the file was synced,
+	// closed or committed since the present attempt began, which may have looked before.
 	written time.Time
+	meant   bool
 	// open says that it waits for one of these reasons, for people.
 	open bool
 	// failedAt is when it failed last.
@@ -140,6 +142,9 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 		case run.pos > synced && !s.outrun(op, run):
 			// The committer wakes us.
 			continue
+		case s.mu.lostBefore(op) != nil:
+			// Whoever writes it again wakes us.
+			continue
 		}
 		if due := s.due(op, run); due.After(at) {
 			later(due)
@@ -149,7 +154,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 		if !v.ready && !ahead {
 			continue
 		}
-		run.running = true
+		run.running, run.meant = true, false
 		s.mu.running++
 		start(*op, v.ready)
 	}
@@ -159,7 +164,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 // standing is what the order asks. s.mu is held.
 func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
-	st := standing{failing: run.failing || run.waiting || run.unsteady >= maxUnsteady, absent: run.unfinished}
+	st := standing{failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.mu.lostBefore(op) != nil, absent: run.unfinished}
 	switch op.Kind {
 	case opMarker:
 		st.small = true
@@ -267,6 +272,10 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 		return
 	case errors.Is(err, errRipening):
 		run.next = at.Add(openPoll)
+		return
+	case errors.Is(err, errUnfinished) && run.meant:
+		// What was closed since must not appear without it.
+		run.next = time.Time{}
 		return
 	case errors.Is(err, errUnfinished):
 		run.unfinished, run.written = true, at

@@ -44,6 +44,7 @@ const (
 	kindSnapConflict
 	kindIdentity
 	kindEmptied
+	kindSnapLoss
 )
 
 // record is one change of the state.
@@ -124,6 +125,8 @@ func newRecord(k recordKind) record {
 		return &identityRecord{}
 	case kindEmptied:
 		return &emptiedRecord{}
+	case kindSnapLoss:
+		return &snapLoss{}
 	}
 	return nil
 }

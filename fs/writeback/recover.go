@@ -308,7 +308,7 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span) 
 	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: aside}
 	if lost.Aside {
 		s.log.Error("a closed file did not survive the loss of power: what is left of it is kept aside", "path", join(f.Dir, f.Name), "file", f.ID)
-		s.record(lost)
+		s.record(s.mu.aside(f, s.mu.NextFile, now()))
 		return nil
 	}
 	s.log.Error("a change did not survive the loss of power: what is left is not published until the file is written again", "path", join(f.Dir, f.Name), "file", f.ID)

@@ -113,6 +113,7 @@ func (s *Space) ripen(f *File, closed bool) {
 	if run == nil || run.failing {
 		return
 	}
+	run.meant = true
 	if closed {
 		run.unsteady = 0
 	}

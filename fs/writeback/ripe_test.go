@@ -2,6 +2,7 @@ package writeback
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -283,4 +284,49 @@ func TestTimeOfAnOpenFileHoldsBackNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A file is found unfinished, and synced before the publisher hears of that: what is
+// closed after the fsync must not appear without it.
+func TestFileThatIsSyncedWhileItIsLookedAtHoldsBackWhatFollows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		shard := w.create("shard", "a part")
+		if err := shard.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := shard.WriteAt(t.Context(), []byte("the whole"), 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		w.cancel() // this test is the publisher from now on
+		<-w.ended
+		s := w.space
+		s.mu.Lock()
+		run := s.mu.runs[s.mu.Keys["p/shard"].Pending]
+		run.next = time.Time{}
+		s.mu.Unlock()
+		var op operation
+		s.dispatch(func(x operation, _ bool) { op = x })
+		_, err := s.snapshot(op)
+		if !errors.Is(err, errUnfinished) {
+			t.Fatalf("a file that is being written: %v", err)
+		}
+		if err := shard.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		run.running = false
+		s.mu.running--
+		s.judge(t.Context(), &op, run, err)
+		absent := s.standing(&op).absent
+		s.mu.Unlock()
+		if absent {
+			t.Error("a file that was synced holds back nothing")
+		}
+		w.crash(false)
+		w.drain()
+		w.holds("p/shard", "the whole")
+		w.stop()
+	})
 }

@@ -360,7 +360,7 @@ func (s *Space) record(r record) int64 {
 	}
 	for _, id := range s.mu.renewed {
 		if run := s.mu.runs[id]; run != nil {
-			run.pos, run.waiting = pos, false
+			run.pos, run.waiting, run.meant = pos, false, true
 			run.renewed++
 			if run.unsteady == 0 {
 				run.next = time.Time{}

@@ -194,6 +194,8 @@ type state struct {
 	Keys      map[string]*keyState
 	Uploads   map[string]upload
 	Conflicts []conflict
+	// Losses are closed files that did not survive the loss of power, by their id.
+	Losses map[fileID]loss
 
 	// queue has the operations in order. It follows from Ops.
 	queue opQueue
@@ -218,7 +220,7 @@ func newState() *state {
 		NextFile: 1, NextOp: 1, NextOrder: 1,
 		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
-		displaced: make(map[fileID]bool),
+		Losses: make(map[fileID]loss), displaced: make(map[fileID]bool),
 	}
 }
 

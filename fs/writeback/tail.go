@@ -153,7 +153,7 @@ func (s *Space) extend(ctx context.Context, op operation, snap *snapshot, t *tai
 		g.Go(func() error {
 			var err error
 			parts[i], err = s.bucket.CopyPart(ctx, u, i+1, t.base, e.off, e.size)
-			return err
+			return s.vanished(u, err)
 		})
 	}
 	for i, e := range rest {

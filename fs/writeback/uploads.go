@@ -33,27 +33,30 @@ func optionsSum(o oss.PutOptions) uint64 {
 // and aborted, whatever happens.
 func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (oss.MultipartUpload, error) {
 	w.Options = optionsSum(o)
-	asked := w
 	s.mu.Lock()
-	asked.ID = fmt.Sprint(askedUpload, s.mu.NextOrder)
-	pos := s.record(&uploadBegunRecord{Upload: asked})
-	s.mu.using[asked.ID]++
+	asked, before := s.ask(w)
+	pos := s.journal.end()
+	s.mu.using[asked]++
 	s.mu.Unlock()
-	defer s.unuse(asked.ID)
+	defer s.unuse(asked)
 	if err := s.journal.sync(pos); err != nil {
 		return oss.MultipartUpload{}, err
 	}
 	u, err := s.bucket.CreateUpload(ctx, w.Key, o)
 	if err != nil {
-		if permanent(err) {
+		if permanent(err) && !before {
 			// It was refused: there is nothing to look for.
-			s.uploadEnded(asked.ID)
+			s.uploadEnded(asked)
 		}
 		return oss.MultipartUpload{}, err
 	}
 	w.ID = u.ID
+	begun := &groupRecord{Records: []record{&uploadBegunRecord{Upload: w}}}
+	if !before {
+		begun.Records = append(begun.Records, &uploadEndedRecord{ID: asked})
+	}
 	s.mu.Lock()
-	pos = s.record(&groupRecord{Records: []record{&uploadBegunRecord{Upload: w}, &uploadEndedRecord{ID: asked.ID}}})
+	pos = s.record(begun)
 	s.mu.using[u.ID]++
 	if w.PartSize > 0 {
 		s.mu.newest[w.File] = u.ID
@@ -64,6 +67,20 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 		return oss.MultipartUpload{}, err
 	}
 	return u, nil
+}
+
+// ask notes that an upload is asked for and returns the name that stands for it; before
+// says that it stands for an earlier one as well, which is still to be looked for. However
+// often the answer is lost, a key has one such name. s.mu is held.
+func (s *Space) ask(w upload) (id string, before bool) {
+	for _, u := range s.mu.Uploads {
+		if u.asked() && u.Key == w.Key && s.mu.using[u.ID] == 0 {
+			return u.ID, true
+		}
+	}
+	w.ID = fmt.Sprint(askedUpload, s.mu.NextOrder)
+	s.record(&uploadBegunRecord{Upload: w})
+	return w.ID, false
 }
 
 // findUpload returns an upload of a file that was begun before, with the same options,
@@ -117,11 +134,25 @@ func (s *Space) unuse(id string) {
 func (s *Space) uploadEnded(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endUpload(id)
+}
+
+// endUpload does that; s.mu is held.
+func (s *Space) endUpload(id string) {
 	if u, ok := s.mu.Uploads[id]; ok {
 		if s.mu.newest[u.File] == id {
 			delete(s.mu.newest, u.File)
 		}
 		s.record(&uploadEndedRecord{ID: id})
+	}
+}
+
+// aborted forgets an upload, unless its name stands for another one by now.
+func (s *Space) aborted(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.using[id] == 0 {
+		s.endUpload(id)
 	}
 }
 
@@ -150,7 +181,7 @@ func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
 		}
 		switch {
 		case err == nil:
-			s.uploadEnded(u.ID)
+			s.aborted(u.ID)
 		case ctx.Err() != nil:
 			return time.Time{}
 		case errors.Is(err, errCreating):
