@@ -122,7 +122,8 @@ type PutOptions struct {
 	ForbidOverwrite bool
 	// RoughTime saves Put the request that asks for the object's time: ModTime may then
 	// be the time of the server's answer, which differs from what listings show by the
-	// length of the request at most. [Object.Same] compares such an identity.
+	// length of the request at most: it is asked for after one of half a minute.
+	// [Object.Same] compares such an identity.
 	RoughTime bool
 }
 

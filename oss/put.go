@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -142,9 +143,10 @@ func (r *retrying) as(op operation) *retrying {
 	return &retrying{view: r.view, op: op, key: r.key, began: r.began, deadline: r.deadline}
 }
 
-// answered returns the identity of what was stored, if the answer tells enough.
+// answered returns the identity of what was stored, if the answer tells enough. Of a
+// request that took long the time may be that of its begin.
 func (p *putting) answered(h http.Header) (Info, bool) {
-	if !p.options.RoughTime {
+	if !p.options.RoughTime || time.Since(p.began) > roughTime/2 {
 		return Info{}, false
 	}
 	return fromAnswer(p.key, h, p.body.Size())

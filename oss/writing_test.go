@@ -159,19 +159,26 @@ func TestPutWithRoughTimeAsksNothing(t *testing.T) {
 	}
 }
 
-// An answer that does not tell enough is made up for by a HEAD.
+// An answer that does not tell enough, or came late, is made up for by a HEAD.
 func TestPutWithRoughTimeAsksWhatTheAnswerLacks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &shelf{}
-		b := newBubble(t, func(w http.ResponseWriter, r *http.Request, n int) {
-			w.Header()["Date"] = nil
-			s.serve(w, r, n)
+	for name, spoil := range map[string]func(w http.ResponseWriter){
+		"no date":      func(w http.ResponseWriter) { w.Header()["Date"] = nil },
+		"slow request": func(http.ResponseWriter) { time.Sleep(roughTime/2 + time.Second) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shelf{}
+			b := newBubble(t, func(w http.ResponseWriter, r *http.Request, n int) {
+				if r.Method == http.MethodPut {
+					spoil(w)
+				}
+				s.serve(w, r, n)
+			})
+			info, err := b.client.As(Upload).Put(t.Context(), "key", bytes.NewReader([]byte("content")), PutOptions{RoughTime: true})
+			if err != nil || info.ModTime.Year() != 2012 || info.ETag == "" {
+				t.Errorf("%s: Put = %+v, %v", name, info, err)
+			}
 		})
-		info, err := b.client.As(Upload).Put(t.Context(), "key", bytes.NewReader([]byte("content")), PutOptions{RoughTime: true})
-		if err != nil || info.ModTime.Year() != 2012 || info.ETag == "" {
-			t.Errorf("Put = %+v, %v", info, err)
-		}
-	})
+	}
 }
 
 func TestPutSendsItsDigest(t *testing.T) {
