@@ -113,11 +113,11 @@ func TestLimiterKeepsRoomForDemand(t *testing.T) {
 func TestLimiterGivesUploadsWhatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := fixedLimiter(t, 16)
-		var uploads []permit
+		uploads := make(chan permit, 20)
 		for range 20 {
 			go func() {
 				if p, err := l.acquire(t.Context(), nil, Upload, time.Now().Add(time.Hour)); err == nil {
-					uploads = append(uploads, p)
+					uploads <- p
 				}
 			}()
 			synctest.Wait()
@@ -127,8 +127,7 @@ func TestLimiterGivesUploadsWhatNobodyReads(t *testing.T) {
 		}
 		read := mustAcquire(t, l, Demand)
 		for range 6 {
-			uploads[0].release(observation{})
-			uploads = uploads[1:]
+			(<-uploads).release(observation{})
 			synctest.Wait()
 		}
 		if n := l.Stats().InFlight[Upload]; n != 8 {
