@@ -15,7 +15,7 @@ import (
 type numbered interface {
 	// ReadDirAt gives the entries of dir with their positions to yield, beginning with
 	// that at position, or the next one, until it returns false. Positions grow from 0.
-	// namesOnly asks for no more than Name and Kind.
+	// namesOnly asks for no more than Name and Kind. e is yield's only until it returns.
 	ReadDirAt(ctx context.Context, dir string, position int64, namesOnly bool, yield func(position int64, e *manifest.Entry) bool) error
 }
 

@@ -74,6 +74,7 @@ func (s *Snapshot) readDir(dir, after string, limit int, namesOnly bool) ([]Entr
 // position, or the next one. Positions are those of this snapshot alone, so that
 // nobody has to remember anything between calls; entries have no Cursor. Name and
 // Object share one allocation. namesOnly leaves out the Object of what is no directory.
+// The entry is yield's only until it returns; what it points to may be kept.
 func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, namesOnly bool, yield func(position int64, e *Entry) bool) error {
 	prefix, shown := prefixOf(s.cfg.Prefix, dir)
 	if !shown {
@@ -93,6 +94,7 @@ func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, name
 		return fs.ErrNotExist
 	}
 	pass := dirPass{s: s, prefix: prefix, d: &d, rows: s.file.Reader(), namesOnly: namesOnly}
+	var e Entry // one for all of them: yield makes it escape
 	for ; uint64(position) < d.Inside.Rows; position++ {
 		row := d.First + uint64(position)
 		item, kind, err := pass.look(row)
@@ -102,8 +104,7 @@ func (s *Snapshot) ReadDirAt(_ context.Context, dir string, position int64, name
 		if kind == notShown {
 			continue
 		}
-		e, err := pass.entry(row, item, kind)
-		if err != nil {
+		if e, err = pass.entry(row, item, kind); err != nil {
 			return err
 		}
 		if namesOnly && kind == asIs {

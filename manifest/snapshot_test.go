@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"maps"
@@ -516,5 +517,28 @@ func TestMergeRefusesDisorder(t *testing.T) {
 		if last == nil {
 			t.Errorf("%+v was merged", test)
 		}
+	}
+}
+
+// The first listing of a daemon that has just started is as fast as fresh memory is:
+// names that are listed take that of the names.
+func TestListingNamesAllocatesTheNamesAlone(t *testing.T) {
+	const files = 2000
+	var records []Record
+	for i := range files {
+		records = append(records, Record{Key: fmt.Sprintf("dir/n%08d.JPEG", i), Size: 1})
+	}
+	s := snapshotOf(t, "", SnapshotConfig{}, records)
+	defer s.Close()
+	list := func() {
+		n := 0
+		err := s.ReadDirAt(t.Context(), "dir", 0, true, func(int64, *Entry) bool { n++; return true })
+		if err != nil || n != files {
+			t.Fatal(n, err)
+		}
+	}
+	list()
+	if n := testing.AllocsPerRun(10, list); n > 1.1*files {
+		t.Errorf("%.0f allocations for %d names", n, files)
 	}
 }
