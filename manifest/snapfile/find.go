@@ -38,12 +38,12 @@ func (f *File) Find(d *Dir, item string, out *Row) (found bool, err error) {
 // that cannot be done, for whatever reason.
 func (f *File) glance(d *Dir, block uint64, item string, out *Row) (found, ok bool) {
 	where, err := f.place(kindRowPage, block)
-	if err != nil || where.parts[0] < crcSize || where.parts[1] < crcSize || where.parts[1] > maxFixed || where.end() > f.size || f.closed.Load() {
+	if err != nil || where.parts[0] < crcSize || where.parts[1] < crcSize || where.parts[0] > 2*maxNames || where.parts[1] > maxFixed || where.end() > f.size || f.closed.Load() {
 		return false, false
 	}
 	buffer := f.buffers.Get().(*[]byte)
 	defer f.buffers.Put(buffer)
-	length := int(where.parts[0] + where.parts[1])
+	length := int(where.parts[0]) + int(where.parts[1])
 	if cap(*buffer) < length {
 		*buffer = make([]byte, length)
 	}

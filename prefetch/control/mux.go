@@ -196,7 +196,8 @@ func failing(err error) work {
 
 // ServeControl answers one ioctl of caller on a directory of the mount. It
 // fills output and returns the number of bytes that mean something, which is
-// also the ioctl's result. It returns within a second, sooner if ctx ends.
+// also the ioctl's result. A method that waits for something returns within a second,
+// sooner if ctx ends; the others are answered at once, and are not interrupted.
 //
 // A number that is not [Command] is ENOTTY and must not be forwarded anywhere;
 // buffers that are not this protocol's are EINVAL. Every other failure is an
