@@ -98,8 +98,8 @@ func TestFilter(t *testing.T) {
 
 func TestPrioritize(t *testing.T) {
 	got := ask[wire.HostPriorityList](t, fixture(), "/prioritize", trainer(api.AnnotationDataset, "b/train"))
-	// 100 × (0.6 warm + 0.2 × 0.9 free + 0.1 of bandwidth nobody knows), in tenths.
-	want := wire.HostPriorityList{{Host: "warm", Score: 9}, {Host: "cold", Score: 3}, {Host: "dead", Score: 9}}
+	// 100 × (0.6 warm + 0.2 × 0.9 free + 0.2 of bandwidth that nothing uses), in tenths.
+	want := wire.HostPriorityList{{Host: "warm", Score: 10}, {Host: "cold", Score: 4}, {Host: "dead", Score: 10}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ours (-want +got):\n%s", diff)
 	}
