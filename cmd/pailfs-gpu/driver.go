@@ -20,6 +20,8 @@ type driver struct {
 	// reading is the reading that has not ended.
 	reading chan gpu.Host
 	since   time.Time
+	// expected is how many GPUs the last reading that ended spoke of.
+	expected int
 }
 
 // driver opens the GPUs as the flags say.
@@ -29,7 +31,7 @@ func (p program) driver() *driver {
 }
 
 // read returns a reading or, when there is none in time or before ctx ends, that the GPUs
-// are unknown. It begins no other one before the last one ended.
+// are unknown, with how many there should be. It begins no other one before the last one ended.
 func (d *driver) read(ctx context.Context) gpu.Host {
 	if d.reading == nil {
 		d.reading, d.since = make(chan gpu.Host, 1), time.Now()
@@ -37,13 +39,13 @@ func (d *driver) read(ctx context.Context) gpu.Host {
 	}
 	select {
 	case h := <-d.reading:
-		d.reading = nil
+		d.reading, d.expected = nil, h.Expected
 		return h
 	case <-ctx.Done():
 	case <-time.After(d.patience):
 	}
-	var h gpu.Host
-	h.Time = time.Now()
+	// The PCI bus is asked without the driver.
+	h := gpu.Host{Time: time.Now(), Expected: max(d.expected, d.monitor.Cards())}
 	message := "the driver has not answered for %s: dmesg may tell of an Xid or a hung task; restarting the host helps"
 	reason := gpu.Reason{State: gpu.Unknown, Code: codeStuck, Message: fmt.Sprintf(message, h.Time.Sub(d.since).Round(time.Second))}
 	h.Health = gpu.Verdict{State: gpu.Unknown, Reasons: []gpu.Reason{reason}}

@@ -107,12 +107,12 @@ func (m *mount) hangs(err error) error {
 // was told to, the error is errStuck, and gone is closed when it has ended after all;
 // what it writes to is its own until then.
 func finish(ctx context.Context, c *exec.Cmd) (gone <-chan struct{}, err error) {
-	if err := c.Start(); err != nil {
+	if err := startOwn(c); err != nil {
 		return nil, err
 	}
 	ended, done := make(chan error, 1), make(chan struct{})
 	go func() {
-		ended <- c.Wait()
+		ended <- waitOwn(c)
 		close(done)
 	}()
 	select {

@@ -58,7 +58,7 @@ func (e *ending) heed(c *child, n notice) (term, kill <-chan time.Time) {
 		fmt.Fprintf(e.out, "pailfs: the machine is about to go (%s, %s left)\n", n.Reason, left(n.Deadline))
 		if e.signal != 0 {
 			e.say("%s", unix.SignalName(e.signal))
-			_ = c.cmd.Process.Signal(e.signal) // it may have ended
+			c.signal(e.signal)
 		}
 	}
 	*e.told = n

@@ -61,7 +61,7 @@ func TestNoticeEndsTheCommandAndSavesItsCheckpoint(t *testing.T) {
 	p := h.run("--mount", at, "--restarts", "3", "--", "sh", "-c",
 		`trap "echo last > `+at+`/checkpoint; exit 7" TERM; touch `+h.dir+`/ready; while :; do sleep 0.05; done`)
 	eventually(t, "the command", exists(h.dir+"/ready"))
-	h.pailfs("drain", "--within", "5m", at)
+	h.pailfs("drain", "--within", "299s", at)
 	if p.code() != 7 {
 		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
 	}

@@ -25,7 +25,7 @@ type runCmd struct {
 	NoWait   bool          `name:"start-cold" help:"Start at once, and bring datasets to the cache meanwhile."`
 	Wait     time.Duration `name:"wait" default:"10m" help:"How long to wait for the mount, and for GPUs."`
 	Restarts int           `name:"restarts" default:"0" placeholder:"N" help:"Start the command again after its mount failed, up to N times; it must resume from a checkpoint."`
-	Grace    time.Duration `name:"grace" default:"30s" help:"Time between SIGTERM and SIGKILL when the mount failed, or the machine goes."`
+	Grace    time.Duration `name:"grace" default:"30s" help:"Time between SIGTERM and SIGKILL when the mount failed, or the machine goes, and for what the command leaves running."`
 	Notice   string        `name:"notice-signal" default:"TERM" placeholder:"SIGNAL" help:"What the command gets as soon as the machine is about to go; none tells it nothing yet."`
 	Upload   time.Duration `name:"upload-time" default:"1m" help:"How long before the machine goes the command must have ended, so that what it wrote can be uploaded; at most half of the time."`
 	Drain    time.Duration `name:"drain-timeout" default:"5m" help:"How long to wait at the end until what was written is in the object store."`
@@ -39,10 +39,14 @@ type runCmd struct {
 // Help gives examples.
 func (runCmd) Help() string {
 	return `GPUs are chosen among those that are healthy, free and not taken by another pailfs run: the ones nearest to each other (NVLink, PCI Express, NUMA),
-then the least busy. The command finds them in CUDA_VISIBLE_DEVICES. Signals are handed on to it. Of GPUs that are divided by MIG instances are chosen, the
+then the least busy. The command finds them in CUDA_VISIBLE_DEVICES. Of GPUs that are divided by MIG instances are chosen, the
 smallest that do; a process of CUDA uses one instance, whatever it is shown.
 
-When the command ends, everything that it wrote to the mount is brought to the object store before this program ends. When the mount learns that the machine
+Signals (TERM, INT, HUP, QUIT, USR1, USR2) are handed on to the command alone, which tells its own children; Ctrl-C reaches all of them from the terminal. What
+the command leaves running when it ends, also in the background, gets SIGTERM then, and SIGKILL after --grace; the exit code stays the command's. So of
+"sh -c 'python train.py; echo done'" the trainer gets SIGTERM when the shell has ended by it; with exec, or without a shell, it does at once.
+
+When all that has ended, everything that the command wrote to the mount is brought to the object store before this program ends. When the mount learns that the machine
 is about to go (pailfs mount --spot-notice, pailfs drain, SIGUSR1 to its daemon), the command gets --notice-signal at once, SIGTERM when its time is
 nearly over, SIGKILL when --upload-time is left, and what it wrote is uploaded before the deadline.
 

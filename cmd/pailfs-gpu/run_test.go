@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -113,6 +115,55 @@ func TestSignalsReachTheCommand(t *testing.T) {
 		}
 	}
 	if p.code() != 42 {
+		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
+	}
+}
+
+// TestWhatTheCommandLeavesEndsBeforeTheFlush: the shell ends at the signal, the program
+// that it waits for is told then, and what that writes on its way out is saved.
+func TestWhatTheCommandLeavesEndsBeforeTheFlush(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	args := bucket(t)
+	at, _ := h.mounted(args)
+	trainer := `trap "sleep 0.2; echo last > ` + at + `/checkpoint; exit 0" TERM; touch ` + h.dir + `/ready; while :; do sleep 0.05; done`
+	p := h.run("--mount", at, "--", "sh", "-c", "sh -c '"+trainer+"'; echo x")
+	eventually(t, "the trainer", exists(h.dir+"/ready"))
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if p.code() != 128+int(syscall.SIGTERM) || !strings.Contains(p.errOut.String(), "left processes running (1): SIGTERM") {
+		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
+	}
+	if got := h.inBucket(args, "checkpoint"); got != "last\n" {
+		t.Errorf("in the bucket: %q", got)
+	}
+}
+
+func TestWhatTheCommandLeavesIsKilledAfterTheGrace(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	p := h.run("--grace", "100ms", "--", "sh", "-c",
+		`setsid sh -c 'trap "" TERM; echo $$ > `+h.dir+`/new; mv `+h.dir+`/new `+h.dir+`/pid; exec sleep 600' & while [ ! -e `+h.dir+`/pid ]; do sleep 0.05; done; exit 5`)
+	if p.code() != 5 || !strings.Contains(p.errOut.String(), "what it left does not end: SIGKILL") {
+		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(read(t, h.dir+"/pid")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d is there still: %v", pid, err)
+	}
+}
+
+// TestOrphansAreReaped: the command waits for a process to vanish of which it is not the
+// parent.
+func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	p := h.run("--", "sh", "-c", `(sleep 0.1 & echo $! > `+h.dir+`/pid); while [ -e /proc/$(cat `+h.dir+`/pid) ]; do sleep 0.05; done; exit 3`)
+	if p.code() != 3 {
 		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
 	}
 }

@@ -132,6 +132,19 @@ func TestStuckDriverIsSaid(t *testing.T) {
 	eventually(t, "the first line", func() bool { return strings.Contains(watch.out.String(), "DriverStuck") })
 	h.say(1)
 	eventually(t, "the driver to be well again", func() bool { return strings.Contains(watch.out.String(), "GPU-0") })
+	well := len(watch.out.String())
+	if err := os.WriteFile(h.dir+"/state", []byte("driver stuck\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the driver to hang again", func() bool { return strings.Contains(watch.out.String()[well:], "DriverStuck") })
+	for line := range strings.Lines(watch.out.String()[well:]) {
+		if strings.Contains(line, "DriverStuck") && !strings.Contains(line, `"expected":1,`) {
+			t.Errorf("it has forgotten how many there should be: %s", line)
+		}
+	}
+	h.say(1)
+	again := len(watch.out.String())
+	eventually(t, "the driver to be well at last", func() bool { return strings.Contains(watch.out.String()[again:], "GPU-0") })
 	if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,11 @@ func TestWrongArgumentsAreOneLine(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", dir)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
 	node := func(args ...string) []string { return append([]string{"node", "--kubeconfig", kubeconfig}, args...) }
 	for _, c := range []struct {
 		args []string
@@ -43,6 +49,8 @@ func TestWrongArgumentsAreOneLine(t *testing.T) {
 		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--dataset", "b/../c"), exitUsage, "BUCKET/PREFIX"},
 		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--evict-after=-1s"), exitUsage, "no less than 0s"},
 		{[]string{"node", "--kubeconfig", "/nowhere", "--node", "n", "--namespace", "s", "--mount", "data=/mnt"}, exitFailed, "/nowhere"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--http", taken.Addr().String()), exitFailed, "another program listens there"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--http", "9322"), exitUsage, "want HOST:PORT"},
 		{[]string{"controller", "--kubeconfig", kubeconfig}, exitUsage, "--namespace"},
 		{[]string{"schedule"}, exitUsage, "see pailfs-kube --help"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,12 +105,27 @@ func (c *nodeCmd) Run(p program) error {
 	if c.HTTP != "" {
 		l, err := net.Listen("tcp", c.HTTP)
 		if err != nil {
-			return usageError{fmt.Errorf("--http %s: %w", c.HTTP, err)}
+			return httpError(c.HTTP, err)
 		}
 		group.Go(func() error { return serve(ctx, l, agent) })
 	}
 	group.Go(func() error { return agent.Run(ctx) })
 	return group.Wait()
+}
+
+// httpError says why nothing is served at an address, and what helps. Only an address that
+// is none is the user's mistake: a port may be free when the agent is started again.
+func httpError(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("--http %s: another program listens there: end it, or give another port", address)
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("--http %s: %w: give an address of this host and a port that may be used", address, err)
+	}
+	if _, ok := errors.AsType[*net.AddrError](err); ok {
+		return usageError{fmt.Errorf("--http %s: %w: want HOST:PORT, as in 127.0.0.1:9322", address, err)}
+	}
+	return fmt.Errorf("--http %s: %w", address, err)
 }
 
 // serve answers whether the agent turned lately, and its metrics.

@@ -79,6 +79,9 @@ func TestHostWithoutDriverIsUnknown(t *testing.T) {
 	if got := verdict(r.Health); got != "Unknown NoDriver" || !strings.Contains(r.Health.Reasons[0].Message, "1 NVIDIA GPUs are on the PCI bus") {
 		t.Errorf("no module: %s: %+v", got, r.Health)
 	}
+	if h.Cards() != 1 || none.Cards() != 0 {
+		t.Errorf("%d and %d cards on the PCI bus", h.Cards(), none.Cards())
+	}
 }
 
 func TestDriverMayBeReloadedUnderTheMonitor(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,6 +38,10 @@ const (
 	gpuDegraded = "Degraded"
 	gpuUnknown  = "Unknown"
 )
+
+// codeStuck is the code of a reading that the driver gave no answer to. Nothing is known of
+// the node's GPUs then, not even that there are none.
+const codeStuck = "DriverStuck"
 
 // readingAge is how old a reading may be before it says nothing any more: a driver can
 // hang as a mount can.
@@ -148,7 +153,7 @@ func (r *reading) state() *gpuState {
 		s.reason = s.codes[0]
 	}
 	s.message = strings.Join(messages, "; ")
-	if s.expected == 0 && s.verdict == gpuUnknown {
+	if s.expected == 0 && s.verdict == gpuUnknown && !slices.Contains(s.codes, codeStuck) {
 		s.reason = api.ReasonNoGPU
 	}
 	if s.message == "" {

@@ -62,6 +62,8 @@ func TestGPUReadingsBecomeConditions(t *testing.T) {
 		{"slow", `{"expected":1,"devices":[{"health":{"state":"Degraded"}}],"health":{"state":"Degraded","reasons":[{"code":"Hot","message":"95"}]}}`, v1.ConditionTrue, "Hot", false, 1},
 		{"a node without", `{"expected":0,"devices":[],"health":{"state":"Unknown","reasons":[{"code":"NoDriver","message":"no driver"}]}}`, v1.ConditionUnknown, "NoGPU", false, 0},
 		{"the driver is gone", `{"expected":8,"devices":[],"health":{"state":"Unknown","reasons":[{"code":"NoDriver","message":"no driver"}]}}`, v1.ConditionUnknown, "NoDriver", true, 0},
+		{"the driver hangs", `{"time":"2026-01-02T03:04:05Z","expected":0,"devices":null,
+			"health":{"state":"Unknown","reasons":[{"state":"Unknown","code":"DriverStuck","message":"the driver has not answered for 30s"}]}}`, v1.ConditionUnknown, "DriverStuck", true, 0},
 	} {
 		var r reading
 		if err := json.Unmarshal([]byte(c.reading), &r); err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pailfs/pailfs/deploy/node/api"
@@ -55,7 +56,7 @@ type Cluster struct {
 	holds    map[string]hold               // by pod
 	suitable map[reader][]*node            // cached answers, dropped when a node changes in what matters
 	largest  Resources                     // the most that one node has; nil: not known
-	busiest  busiest
+	busiest  atomic.Pointer[busiest]       // nil: not known
 }
 
 // node is one node. present says that there is a Node object, reported that there is
@@ -198,10 +199,13 @@ func (c *Cluster) unlist(n *node) {
 	}
 }
 
+// stale reports whether the node's report is too old, or of a clock that is as wrong.
+func (n *node) stale(now time.Time) bool { return now.Sub(n.report.ObservedAt).Abs() > reportAge }
+
 // dataset returns what the node reports of a dataset, and nothing if the report is too
 // old, or of a clock that is as wrong.
 func (n *node) dataset(name string, now time.Time) (api.DatasetStatus, bool) {
-	if now.Sub(n.report.ObservedAt).Abs() > reportAge {
+	if n.stale(now) {
 		return api.DatasetStatus{}, false
 	}
 	for _, d := range n.report.Datasets {

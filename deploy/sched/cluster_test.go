@@ -359,6 +359,49 @@ func TestColdDatasetsAvoidNodesThatFetchMuch(t *testing.T) {
 	}
 }
 
+func TestTheBusiestNodeIsOneThatStillReports(t *testing.T) {
+	c := clusterOf(3)
+	p := trainer("b/cold")
+	choose := func() string {
+		choice, _ := c.Choose(p, ask(1, 8))
+		return choice.Nodes[0]
+	}
+	first := choose()
+	reads := func(name string, egress int64, age time.Duration) {
+		r := reportOf(nil)
+		r.ObservedAt = noon.Add(-age)
+		r.Mounts[0].EgressBytesPerSecond = egress
+		c.SetReport(name, r)
+	}
+	other := "n0"
+	if first == other {
+		other = "n1"
+	}
+	reads(first, 1e9, 0)
+	reads(other, 4e9, reportAge+time.Second)
+	if got := choose(); got == first {
+		t.Errorf("%s is chosen, which reads the most of those that report", got)
+	}
+	reads(other, 4e9, 0)
+	if got := choose(); got != first {
+		t.Errorf("%s is chosen rather than %s, which reads a quarter of what the busiest does", got, first)
+	}
+	reads(other, 0, 0)
+	if got := choose(); got == first {
+		t.Errorf("%s is chosen, which reads the most now", got)
+	}
+	// The busiest falls silent: time goes by and no report comes.
+	reads(first, 1e9, 0)
+	reads(other, 4e9, reportAge-time.Second)
+	n, now := c.nodes[first], noon
+	if got := c.spare(n, &n.report.Mounts[0], now); got != 0.75 {
+		t.Errorf("beside the busiest %v is spare", got)
+	}
+	if got := c.spare(n, &n.report.Mounts[0], now.Add(2*time.Second)); got != 0 {
+		t.Errorf("when the busiest has fallen silent %v is spare", got)
+	}
+}
+
 func TestHoldsAreCountedOnceAndEnd(t *testing.T) {
 	c := clusterOf(2, 0)
 	a, b := trainer("b/train"), trainer("b/train")
