@@ -115,17 +115,18 @@ func TestAnOutageOfTheAPIServerIsNobodysSilence(t *testing.T) {
 		c := newSilentCluster(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go c.agent(ctx, "n1")
-		go c.agent(ctx, "n2")
-		go NewController(c, "s", slog.New(slog.DiscardHandler)).Run(ctx)
-		time.Sleep(time.Minute)
-		until := time.Now().Add(5 * time.Minute)
+		// The client must not be changed while it is used.
+		from := time.Now().Add(time.Minute)
 		c.PrependReactor("*", "leases", func(ktesting.Action) (bool, runtime.Object, error) {
-			if time.Now().Before(until) {
+			if now := time.Now(); !now.Before(from) && now.Before(from.Add(5*time.Minute)) {
 				return true, nil, errors.New("connection refused")
 			}
 			return false, nil, nil
 		})
+		go c.agent(ctx, "n1")
+		go c.agent(ctx, "n2")
+		go NewController(c, "s", slog.New(slog.DiscardHandler)).Run(ctx)
+		time.Sleep(time.Minute)
 		for range 60 {
 			time.Sleep(10 * time.Second)
 			if c.marked("n1") || c.marked("n2") {
