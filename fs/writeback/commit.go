@@ -129,11 +129,14 @@ func (s *Space) giveBack(b []byte) {
 
 // compareStaged is compare of the staged file, if there is one. Where it is open
 // already, as it is at a close, that one is looked at: of a small file the way to it
-// would be the most of the work. f.committing is held.
+// would be the most of the work. The journal may need more room for what the file has:
+// nobody waits for that under the lock of the content. f.committing is held.
 func (f *File) compareStaged() (changed bool, r *closedRecord, err error) {
 	open := f.hasWriters()
+	s := f.space
+	roomy := s.journal.hasRoom(s.reserve() + s.cfg.limits.inline)
 	f.content.RLock()
-	if file := f.content.read; file != nil && f.state().Staged {
+	if file := f.content.read; file != nil && roomy && f.state().Staged {
 		defer f.content.RUnlock()
 		return f.compare(file, open)
 	}

@@ -62,10 +62,7 @@ func (s *Space) admit(ctx context.Context) error {
 // reserve makes sure that room for so many bytes is allocated beyond the end of the
 // journal, and for as many in the file that will take its place.
 func (j *journal) reserve(need int64) error {
-	j.mu.Lock()
-	done := j.mu.allocated-j.mu.size-int64(len(j.mu.buffer)) >= need && j.mu.spare >= need
-	j.mu.Unlock()
-	if done {
+	if j.hasRoom(need) {
 		return nil
 	}
 	j.writing.Lock()
@@ -87,6 +84,13 @@ func (j *journal) reserve(need int64) error {
 	j.mu.allocated, j.mu.spare = allocated, spare
 	j.mu.low = errors.Is(err, syscall.ENOSPC)
 	return err
+}
+
+// hasRoom reports whether that much is reserved already.
+func (j *journal) hasRoom(need int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.allocated-j.mu.size-int64(len(j.mu.buffer)) >= need && j.mu.spare >= need
 }
 
 // allocateSpare allocates room for the next journal.
