@@ -35,6 +35,8 @@ type fakeStore struct {
 	// denied are keys that nobody may write.
 	denied map[string]bool
 	rand   *rand.Rand
+	// skew is how far the clock of answers is from the one of objects.
+	skew time.Duration
 	// seen is told of every object that appears, under the lock.
 	seen func(key string, content []byte)
 	// writes counts what was written since the start, sent the bytes that were sent.
@@ -227,7 +229,7 @@ func (b *fakeBucket) Put(ctx context.Context, key string, body oss.Body, o oss.P
 		return oss.Info{}, err
 	}
 	if o.RoughTime {
-		info.ModTime = info.ModTime.Add(time.Duration(b.serial%3) * time.Second)
+		info.ModTime = info.ModTime.Add(time.Duration(b.serial%3)*time.Second + b.skew)
 	}
 	return info, nil
 }

@@ -385,7 +385,7 @@ func (s *Space) check(ctx context.Context, op operation, want intent) (oss.Info,
 		return oss.Info{}, errSuperseded
 	}
 	k := s.mu.Keys[op.Key]
-	if info.Same(k.Remote) || info.ETag == "" && !k.present() {
+	if info.ETag == "" && !k.present() || sameBytes(info.Object, k.Remote) && !s.mu.otherSum(op, k, info) {
 		return info, nil
 	}
 	ours := want.matches(info)
@@ -403,6 +403,19 @@ func (s *Space) check(ctx context.Context, op operation, want intent) (oss.Info,
 	}
 	s.conflicting(op, info.Object)
 	return oss.Info{}, errConflict
+}
+
+// sameBytes reports whether a and b have one content, at one key, whatever their times
+// say: that of a small upload may be another clock's.
+func sameBytes(a, b oss.Object) bool {
+	return a.Key == b.Key && a.ETag == b.ETag && a.Size == b.Size
+}
+
+// otherSum reports whether the file of op is known to have become the version that k
+// had last, and info has another CRC-64.
+func (st *state) otherSum(op operation, k *keyState, info oss.Info) bool {
+	f := st.Files[op.File]
+	return f != nil && f.PubGen > 0 && f.PubCRC != 0 && f.Published == k.Remote && info.HasCRC64 && info.CRC64 != f.PubCRC
 }
 
 // matches reports whether info is what i has made of the key.

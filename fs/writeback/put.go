@@ -374,7 +374,7 @@ func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (o
 		if err != nil && !errors.Is(err, oss.ErrNotFound) {
 			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", st.Origin.Key, err)
 		}
-		if info.Same(st.Origin) {
+		if sameBytes(info.Object, st.Origin) {
 			source = info
 		}
 	}
@@ -402,7 +402,7 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 		return s.lose(op, snap)
 	case err != nil:
 		return fmt.Errorf("look at the source %q: %w", src.Key, err)
-	case !source.Same(src):
+	case !sameBytes(source.Object, src):
 		return s.lose(op, snap)
 	}
 	i := intent{Kind: opPut, Size: src.Size, CRC: source.CRC64}

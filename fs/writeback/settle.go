@@ -358,7 +358,7 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	case nameDirectory:
 		same = err == nil && e.Kind == manifest.Directory
 	case nameFile:
-		same = err == nil && e.Kind != manifest.Directory && e.Object.Same(obj)
+		same = err == nil && e.Kind != manifest.Directory && sameBytes(e.Object, obj)
 		if same && f.state().Symlink && e.Kind != manifest.Symlink {
 			// A listing shows our symlinks as files.
 			return 0

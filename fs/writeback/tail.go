@@ -61,7 +61,7 @@ func (s *Space) tailOf(ctx context.Context, op operation, snap *snapshot) (*tail
 		if err != nil && !errors.Is(err, oss.ErrNotFound) {
 			return nil, fmt.Errorf("compare %q: %w", op.Key, err)
 		}
-		if !info.Same(base) || !info.HasCRC64 {
+		if !sameBytes(info.Object, base) || !info.HasCRC64 {
 			return t, nil
 		}
 		crc = info.CRC64
@@ -97,7 +97,7 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 			source = there
 			return s.describe(ctx, snap, there)
 		}, func(o oss.PutOptions) (oss.Info, error) {
-			if !source.Same(t.base) {
+			if !sameBytes(source.Object, t.base) {
 				return oss.Info{}, errSuperseded
 			}
 			return s.copy(ctx, op, source, o, snap)
