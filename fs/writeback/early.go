@@ -156,10 +156,11 @@ func (s *Space) watcher(ctx context.Context) {
 			}
 		case <-timer.C:
 			ticking = false
-			yielded := s.pacing.yielding.Load()
+			yielding := s.pacing.yielding.Load()
 			grown, some := s.lookAtWriting()
 			again := s.pacing.look(time.Now(), grown, some)
-			if yielded && !s.pacing.yielding.Load() {
+			s.pacing.crowded.Store(s.pacing.fast.Load() && s.crowded())
+			if yielding && !s.yields() {
 				wake(s.publishNow)
 			}
 			if !again {

@@ -45,11 +45,13 @@ func (s *Space) room(ctx context.Context) error {
 	}
 }
 
-// awaitRoom waits for a moment in which publication may make room.
+// awaitRoom waits for a moment in which publication may make room, and yields to nobody.
 func (s *Space) awaitRoom(ctx context.Context, deadline time.Time) error {
 	if !time.Now().Before(deadline) {
 		return syscall.ENOSPC
 	}
+	s.pacing.short.Add(1)
+	defer s.pacing.short.Add(-1)
 	wake(s.publishNow)
 	wake(s.commitNow)
 	wake(s.settleNow)
@@ -158,6 +160,15 @@ func (s *Space) usage() (int64, error) {
 	}
 	s.used.bytes, s.used.at = total, time.Now()
 	return total, nil
+}
+
+// crowded reports whether staged files occupy more than half of what they may.
+func (s *Space) crowded() bool {
+	if s.cfg.StagingSize == 0 {
+		return false
+	}
+	used, err := s.usage()
+	return err == nil && used > s.cfg.StagingSize/2
 }
 
 // Usage returns how many bytes staged files occupy and how many they may, 0 for no
