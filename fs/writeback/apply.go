@@ -23,6 +23,7 @@ func (st *state) apply(r record) {
 	for _, f := range after {
 		f()
 	}
+	st.forgetLosses()
 	st.NextOrder++
 }
 
@@ -93,6 +94,7 @@ func (r *closedRecord) apply(st *state) {
 		return
 	}
 	st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.At, false)
+	st.mend(f)
 }
 
 func (r *durableRecord) apply(st *state) {
@@ -129,7 +131,9 @@ func (r *attrRecord) apply(st *state) {
 		f.Stamp = r.Stamp
 	}
 	if f.Linked && f.hasContent() {
+		committed := st.lastCommit(f)
 		st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.At, false)
+		st.keepCommit(f, committed)
 	}
 }
 
@@ -139,6 +143,7 @@ func (r *renamedRecord) apply(st *state) {
 		return
 	}
 	dir, base, key := f.Dir, f.Name, f.Key
+	committed := st.lastCommit(f)
 	if n, ok := st.lookup(r.To.Dir, r.To.Name); ok && n.Kind == nameFile {
 		if old := st.Files[n.File]; old != nil {
 			old.Linked = false
@@ -158,6 +163,8 @@ func (r *renamedRecord) apply(st *state) {
 		return
 	}
 	st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.Time, true)
+	st.keepCommit(f, committed)
+	st.mend(f)
 	if !f.Staged && f.Object.Key != key {
 		// The copy comes from elsewhere: it must not be deleted before.
 		if k := st.Keys[f.Object.Key]; k != nil && k.Pending != 0 && st.Ops[k.Pending].Kind == opDelete {
@@ -226,9 +233,6 @@ func (r *doneRecord) apply(st *state) {
 	if n, ok := st.lookup(dir, base); (!ok || n.Key != op.Key) && k.Pending == 0 {
 		// The name means something else by now.
 		delete(st.Keys, op.Key)
-	}
-	if op.Kind == opPut {
-		st.regain(op, join(dir, base))
 	}
 	f := st.Files[op.File]
 	if op.Kind != opPut || f == nil || !f.Linked || f.Key != op.Key {
@@ -328,7 +332,7 @@ func (r *revertedRecord) apply(st *state) {
 func (r *releasedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && !f.Linked {
 		delete(st.Files, r.File)
-		delete(st.Losses, r.File)
+		st.forgetLoss(r.File)
 	}
 }
 
@@ -392,6 +396,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	k := st.Keys[key]
 	known := k.Flight == 0 && len(k.Maybe) == 0
 	if op := st.Ops[k.Pending]; op != nil && kind == opPut && op.Kind == opPut && op.File == file && !barrier {
+		st.follow(op, -1)
 		op.After, op.Again = st.NextOrder, at
 		op.Barrier = op.Barrier || k.present() || !known
 		st.renewed = append(st.renewed, op.ID)
@@ -411,6 +416,9 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	op := &operation{
 		ID: st.NextOp, Order: st.NextOrder, After: st.NextOrder, Kind: kind, Key: key, Dir: dir, Name: base, File: file, At: at, Again: at,
 		Barrier: barrier || kind == opDelete || kind == opPut && (k.present() || !known),
+	}
+	if kind == opPut {
+		st.placeOfLoss(op)
 	}
 	st.NextOp++
 	st.Ops[op.ID] = op
@@ -457,6 +465,7 @@ func (st *state) cancel(k *keyState) {
 func (st *state) drop(op *operation) {
 	delete(st.Ops, op.ID)
 	st.queue.remove(op)
+	st.follow(op, -1)
 	st.dropped = append(st.dropped, op.ID)
 	// Names that waited for it may be the base tree's now.
 	dir, base := op.at()

@@ -247,7 +247,7 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 		b = frame(b, &uploadBegunRecord{st.Uploads[id]})
 	}
 	for _, id := range slices.Sorted(maps.Keys(st.Losses)) {
-		b = frame(b, &snapLoss{id, st.Losses[id]})
+		b = frame(b, &snapLoss{id, *st.Losses[id]})
 	}
 	for _, c := range st.Conflicts {
 		b = frame(b, &snapConflict{c})

@@ -95,10 +95,10 @@ func (l *leftover) error() error {
 // cannot succeed as things are, is failed; what the order of publication lets begin
 // only after such an operation waits behind it. s.mu is held.
 func (s *Space) left(path string, begun time.Time) (l leftover) {
-	failing := len(s.mu.Losses) > 0
+	failing := false
 	for id, op := range s.mu.Ops {
 		run := s.mu.runs[id]
-		failing = failing || run.failing
+		failing = failing || run.failing || s.lostBefore(op) != nil
 		if path != "" && !covers(path, join(op.Dir, op.Name)) {
 			continue
 		}
@@ -138,7 +138,7 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 		if f := s.mu.Files[v.op.File]; f != nil && f.Suspect == f.Gen && f.Gen > 0 {
 			continue
 		}
-		if err := s.mu.lostBefore(v.op); err != nil {
+		if lost := s.lostBefore(v.op); lost != nil {
 			path := join(v.op.Dir, v.op.Name)
 			within := covers(below, path)
 			if within {
@@ -147,7 +147,7 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 				l.named = path
 			}
 			if len(causes) < maxCauses {
-				causes = append(causes, fmt.Errorf("%q: %w", path, err))
+				causes = append(causes, fmt.Errorf("%q: %w", path, lost.error()))
 			}
 			continue
 		}
@@ -264,7 +264,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 				failed = f.failure
 			}
 		}
-		if !done && failed == nil && s.mu.stats.failures > 0 {
+		if !done && failed == nil && (s.mu.stats.failures > 0 || len(s.mu.Losses) > 0) {
 			// It may wait behind what cannot be published.
 			if l := s.left(join(st.Dir, st.Name), begun); l.ended() {
 				failed = l.error()

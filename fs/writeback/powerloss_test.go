@@ -1,8 +1,10 @@
 package writeback
 
 import (
+	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -225,21 +227,9 @@ func TestLatestDoesNotOutliveItsLostShard(t *testing.T) {
 				w.write("ckpt/step", "shard", "longer than a record takes")
 				w.write("ckpt", "latest", "s1")
 				w.write("ckpt", "note", "s1")
-				// The fsync of another file takes the journal to the disk, and no shard.
-				h, err := w.space.Create(t.Context(), "logs", "log", CreateOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := h.Sync(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				w.disk.onlySynced = true
-				w.crash(true)
+				w.losePower()
 				for restarted := range 2 {
-					err = w.space.Flush(t.Context(), "")
-					if err == nil || !strings.Contains(err.Error(), "ckpt/step/shard") {
-						t.Errorf("flush says %v of what waits", err)
-					}
+					w.waits("ckpt/step/shard")
 					got := w.inBucket()
 					_, note := got["p/ckpt/note"]
 					_, log := got["p/logs/log"]
@@ -266,6 +256,175 @@ func TestLatestDoesNotOutliveItsLostShard(t *testing.T) {
 			})
 		})
 	}
+}
+
+// losePower brings the journal to the disk with the fsync of another file, and no file
+// beside that, and takes the power.
+func (w *world) losePower() {
+	w.Helper()
+	h, err := w.space.Create(w.Context(), "logs", "log", CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := h.Sync(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	w.disk.onlySynced = true
+	w.crash(true)
+}
+
+// waits checks that a flush ends, and names the lost file.
+func (w *world) waits(lost string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
+	defer cancel()
+	if err := w.space.Flush(ctx, ""); err == nil || !strings.Contains(err.Error(), strconv.Quote(lost)) || ctx.Err() != nil {
+		w.Errorf("flush says %v of what waits for %q", err, lost)
+	}
+}
+
+// _SUCCESS stands beside its shards and is a new name: it must not appear without one
+// that the power took either, unless it might have overtaken that.
+func TestMarkerDoesNotOutliveTheLostShardBesideIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		shard string
+		later time.Duration
+		waits bool
+	}{
+		"closed two seconds later":      {"longer than a record takes", 2 * time.Second, true},
+		"closed within the same second": {"longer than a record takes", time.Second / 2, false},
+		"the shard is large":            {strings.Repeat("large ", 100), time.Second / 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorldWith(t, 1, func(c *Config) {
+					l := usualLimits
+					l.inline, l.small = 3, 100
+					c.limits = &l
+				})
+				h, err := w.space.Create(t.Context(), "ckpt/step", "shard", CreateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := h.WriteAt(t.Context(), []byte(c.shard), 0); err != nil {
+					t.Fatal(err)
+				}
+				w.disk.Lock()
+				w.disk.slow = w.space.path(h.file.id)
+				w.disk.Unlock()
+				closeHandle(t, h)
+				time.Sleep(c.later)
+				w.write("ckpt/step", "_SUCCESS", "ok")
+				w.losePower()
+				if got := w.space.Status().Suspects; len(got) != 1 || got[0] != "ckpt/step/shard" {
+					t.Fatalf("suspects are %q: that is not the case to be tested", got)
+				}
+				if !c.waits {
+					w.drain()
+					w.holds("p/ckpt/step/_SUCCESS", "ok")
+					w.stop()
+					return
+				}
+				w.waits("ckpt/step/shard")
+				if _, ok := w.inBucket()["p/ckpt/step/_SUCCESS"]; ok {
+					t.Errorf("the bucket has %q", w.inBucket())
+				}
+				w.write("ckpt/step", "shard", "a longer shard")
+				w.drain()
+				w.holds("p/ckpt/step/shard", "a longer shard")
+				w.holds("p/ckpt/step/_SUCCESS", "ok")
+				w.stop()
+			})
+		})
+	}
+}
+
+// What waits for a lost file gets another name, or another mode: that is no reason to
+// publish what it says.
+func TestRenamedLatestDoesNotOutliveItsLostShard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.inline = 3
+			c.limits, c.Attrs = &l, true
+		})
+		w.store.put("p/ckpt/latest", "s0")
+		w.store.put("p/ckpt/step/config", "before")
+		w.write("ckpt/step", "shard", "longer than a record takes")
+		w.write("ckpt", "latest", "s1")
+		w.losePower()
+		for restarted := range 2 {
+			if restarted == 0 {
+				if _, err := w.space.Rename(t.Context(), "ckpt", "latest", "ckpt", "newest", 0); err != nil {
+					t.Fatal(err)
+				}
+				w.checkJournal()
+			}
+			mode := 0o600 + uint32(restarted)
+			if _, err := w.space.SetAttr(t.Context(), "ckpt", "newest", SetAttr{Mode: &mode}); err != nil {
+				t.Fatal(err)
+			}
+			w.waits("ckpt/step/shard")
+			got := w.inBucket()
+			if _, newest := got["p/ckpt/newest"]; newest || got["p/ckpt/latest"] != "s0" {
+				t.Errorf("restarted %d times, the bucket has %q", restarted, got)
+			}
+			w.checkJournal()
+			if err := w.space.compact(); err != nil {
+				t.Fatal(err)
+			}
+			w.checkJournal()
+			w.crash(false)
+		}
+		// What is moved into its place mends the loss.
+		w.write("ckpt/step", "other", "a longer shard")
+		if _, err := w.space.Rename(t.Context(), "ckpt/step", "other", "ckpt/step", "shard", 0); err != nil {
+			t.Fatal(err)
+		}
+		w.drain()
+		w.holds("p/ckpt/newest", "s1")
+		w.holds("p/ckpt/step/shard", "a longer shard")
+		if got, ok := w.inBucket()["p/ckpt/latest"]; ok {
+			t.Errorf("latest is there still, and holds %q", got)
+		}
+		w.stop()
+	})
+}
+
+// What nothing waits for is remembered as lost, but looked at no more.
+func TestLossThatNothingWaitsForIsToldAndNoMore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := worldOfFiles(t, 1)
+		w.write("step", "shard", "longer than a record takes")
+		w.write("", "latest", "s1")
+		w.write("other", "shard", "longer than a record takes")
+		w.losePower()
+		told := func(want int) {
+			t.Helper()
+			w.checkJournal()
+			w.space.mu.Lock()
+			got := len(w.space.mu.Losses)
+			w.space.mu.Unlock()
+			if got != want {
+				t.Errorf("%d losses precede something, want %d", got, want)
+			}
+			if got := w.space.Status().Suspects; len(got) != 2 {
+				t.Errorf("suspects are %q", got)
+			}
+		}
+		w.waits("step/shard")
+		told(1)
+		w.crash(false)
+		told(1)
+		if err := w.space.Unlink(t.Context(), "", "latest"); err != nil {
+			t.Fatal(err)
+		}
+		told(0)
+		w.drain()
+		w.crash(false)
+		told(0)
+		w.stop()
+	})
 }
 
 // A renamed object is changed before it is copied to its new name, and the loss of
@@ -300,6 +459,9 @@ func TestRenamedObjectOutlivesItsLostChange(t *testing.T) {
 		}
 		w.checkJournal()
 		w.store.deny("p/new", false)
+		w.waits("new")
+		w.holds("p/new", "what was there")
+		w.write("", "synced", "again")
 		w.drain()
 		got := w.inBucket()
 		if _, old := got["p/old"]; old || got["p/new"] != "what was there" {

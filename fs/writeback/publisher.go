@@ -142,7 +142,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 		case run.pos > synced && !s.outrun(op, run):
 			// The committer wakes us.
 			continue
-		case s.mu.lostBefore(op) != nil:
+		case s.lostBefore(op) != nil:
 			// Whoever writes it again wakes us.
 			continue
 		}
@@ -164,15 +164,17 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 // standing is what the order asks. s.mu is held.
 func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
-	st := standing{failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.mu.lostBefore(op) != nil, absent: run.unfinished}
-	switch op.Kind {
-	case opMarker:
-		st.small = true
-	case opPut:
-		f := s.mu.Files[op.File]
-		st.small = !op.Barrier && f != nil && f.Size <= s.cfg.limits.small
+	return standing{
+		failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.lostBefore(op) != nil,
+		absent:  run.unfinished,
+		small:   s.small(op),
 	}
-	return st
+}
+
+// small reports whether op is a new small file or a directory. s.mu is held.
+func (s *Space) small(op *operation) bool {
+	f := s.mu.Files[op.File]
+	return op.Kind == opMarker || op.Kind == opPut && !op.Barrier && f != nil && f.Size <= s.cfg.limits.small
 }
 
 // large reports whether op uploads a file in parts. s.mu is held.

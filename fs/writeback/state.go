@@ -120,7 +120,8 @@ type operation struct {
 	File      fileID
 	// After is beyond Order if the content was committed again before the operation
 	// began: those behind it still wait for it, and it waits for what came before the
-	// last commit.
+	// last commit. It is below Order if a file that comes after a lost one got another
+	// name, see lastCommit.
 	After uint64
 	// At is when it was wanted first, Again last, in nanoseconds since 1970.
 	At, Again int64
@@ -194,14 +195,21 @@ type state struct {
 	Keys      map[string]*keyState
 	Uploads   map[string]upload
 	Conflicts []conflict
-	// Losses are closed files that did not survive the loss of power, by their id.
-	Losses map[fileID]loss
+	// Losses are closed files that did not survive the loss of power and precede what is
+	// to be published, by their id.
+	Losses map[fileID]*loss
 
 	// queue has the operations in order. It follows from Ops.
 	queue opQueue
 	// displaced has every file whose content is the object of another key, and
 	// perhaps others.
 	displaced map[fileID]bool
+	// preceded is how many operations each of Losses precedes; all that was committed
+	// from lastLoss on is later. mended are those of which one came or went since
+	// somebody looked.
+	preceded map[fileID]int
+	lastLoss uint64
+	mended   []fileID
 	// dropped are the operations that ended since somebody looked.
 	dropped []uint64
 	// named are the names that changed since somebody looked.
@@ -220,7 +228,7 @@ func newState() *state {
 		NextFile: 1, NextOp: 1, NextOrder: 1,
 		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
-		Losses: make(map[fileID]loss), displaced: make(map[fileID]bool),
+		Losses: make(map[fileID]*loss), preceded: make(map[fileID]int), displaced: make(map[fileID]bool),
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *Space) Status() Status {
 				st.DirtyBytes += max(f.Size, 0)
 			}
 		}
-		if s.mu.runs[id].failing || s.mu.lostBefore(op) != nil {
+		if s.mu.runs[id].failing || s.lostBefore(op) != nil {
 			st.FailingCount++
 			if len(st.Failing) < 20 {
 				st.Failing = append(st.Failing, s.pendingEntry(op))
@@ -158,8 +158,8 @@ func (s *Space) pendingEntry(op *operation) PendingEntry {
 	if run.err != nil && run.attempts > 0 {
 		e.Error = run.err.Error()
 	}
-	if err := s.mu.lostBefore(op); err != nil {
-		e.State, e.Error = "failing", err.Error()
+	if l := s.lostBefore(op); l != nil {
+		e.State, e.Error = "failing", l.error().Error()
 	}
 	return e
 }

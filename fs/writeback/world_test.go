@@ -99,6 +99,8 @@ type shadowDisk struct {
 	names map[string]bool
 	// fail makes every sync fail, failDir every sync of a directory.
 	fail, failDir error
+	// slow is a file of which a sync takes a minute.
+	slow string
 	// full says that nothing is free.
 	full bool
 	// onlySynced lets a loss of power take everything that was not synced.
@@ -109,6 +111,11 @@ type shadowDisk struct {
 
 func (d *shadowDisk) sync(f *os.File) error {
 	d.Lock()
+	if d.slow != "" && f.Name() == d.slow {
+		d.Unlock()
+		time.Sleep(time.Minute)
+		d.Lock()
+	}
 	defer d.Unlock()
 	if d.fail != nil {
 		return d.fail
