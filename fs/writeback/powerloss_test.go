@@ -470,3 +470,34 @@ func TestRenamedObjectOutlivesItsLostChange(t *testing.T) {
 		w.stop()
 	})
 }
+
+// A close that waits for the bucket does not wait for ever behind what waits for a lost
+// file.
+func TestCloseThatWaitsForTheBucketTellsOfTheLostFile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.inline = 3
+			c.limits = &l
+			c.Through = func(path string) bool { return path == "ckpt/next" }
+		})
+		w.store.put("p/ckpt/latest", "s0")
+		w.write("ckpt/step", "shard", "longer than a record takes")
+		w.write("ckpt", "latest", "s1")
+		w.losePower()
+		h, err := w.space.Create(t.Context(), "ckpt", "next", CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.WriteAt(t.Context(), []byte("s2"), 0); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := h.Flush(ctx); err == nil || !strings.Contains(err.Error(), `"ckpt/step/shard"`) {
+			t.Errorf("close says %v", err)
+		}
+		h.Release()
+		w.stop()
+	})
+}
