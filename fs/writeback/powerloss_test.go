@@ -329,9 +329,19 @@ func TestMarkerDoesNotOutliveTheLostShardBesideIt(t *testing.T) {
 				if _, ok := w.inBucket()["p/ckpt/step/_SUCCESS"]; ok {
 					t.Errorf("the bucket has %q", w.inBucket())
 				}
-				w.write("ckpt/step", "shard", "a longer shard")
+				// The new shard comes before what waited for the old one.
+				w.store.deny("p/ckpt/step/shard", true)
+				w.write("ckpt/step", "shard", c.shard)
+				if err := w.space.Flush(t.Context(), ""); !errors.Is(err, oss.ErrAccessDenied) {
+					t.Errorf("flush says %v", err)
+				}
+				if _, ok := w.inBucket()["p/ckpt/step/_SUCCESS"]; ok {
+					t.Errorf("before the new shard the bucket has %q", w.inBucket())
+				}
+				w.checkJournal()
+				w.store.deny("p/ckpt/step/shard", false)
 				w.drain()
-				w.holds("p/ckpt/step/shard", "a longer shard")
+				w.holds("p/ckpt/step/shard", c.shard)
 				w.holds("p/ckpt/step/_SUCCESS", "ok")
 				w.stop()
 			})
