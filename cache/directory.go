@@ -23,6 +23,9 @@ const (
 	objectsName = "objects"
 	probeName   = "probe"
 
+	// objectDirs is how many directories the object files are spread over.
+	objectDirs = 256
+
 	formatMagic = "pailfs cache\n"
 	// formatVersion is what is written. Version 1 had one more level of directories;
 	// a cache that has it is converted.
@@ -185,7 +188,7 @@ func (d *directory) prepare() error {
 	if err := unix.Statfs(d.path, &st); err != nil {
 		return err
 	}
-	for i := 0; i < 256 && (st.Files == 0 || st.Ffree >= 16*256); i++ {
+	for i := 0; i < objectDirs && !fewInodes(int64(st.Files), int64(st.Ffree)); i++ {
 		if err := makeDirectory(filepath.Join(objects, fmt.Sprintf("%02x", i))); noSpace(err) {
 			break
 		} else if err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -189,5 +191,40 @@ func TestFilesOfAnotherDaemonAreNotChanged(t *testing.T) {
 	}
 	if !bytes.Equal(got, s.content(obj)) {
 		t.Error("the file that the second has open was changed")
+	}
+}
+
+// Where inodes are few an object's directory goes with its last file; if not, the
+// directories of what came and went take all of them in the end.
+func TestDirectoriesDoNotTakeTheLastInodes(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,nr_inodes=40"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	disk, err := openFileSystem(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.close()
+	if err := os.WriteFile(filepath.Join(dir, formatName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		var id identity
+		id[0], id[1] = byte(i), byte(i>>8)
+		f, err := disk.open(id.fileName(), os.O_CREATE)
+		if err != nil {
+			t.Fatalf("object %d: %v", i, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.remove(id.fileName()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, err := disk.list(objectsName); err != nil || len(names) != 0 {
+		t.Errorf("empty directories are left: %q, %v", names, err)
 	}
 }

@@ -129,12 +129,17 @@ func (d *osFileSystem) withDirectory(name string, create bool, do func() error) 
 	} else if err != nil {
 		return err
 	}
-	for _, dir := range []string{objectsName, parent} {
-		if err := unix.Mkdirat(root, dir, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
+	for range 8 { // remove may take the directory again before there is something in it
+		for _, dir := range []string{objectsName, parent} {
+			if err := unix.Mkdirat(root, dir, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+		}
+		if err = retryEINTR(do); !errors.Is(err, unix.ENOENT) {
+			break
 		}
 	}
-	return retryEINTR(do)
+	return err
 }
 
 func retryEINTR(do func() error) error {
@@ -153,8 +158,17 @@ func (d *osFileSystem) remove(name string) error {
 	if err != nil {
 		return &fs.PathError{Op: "remove", Path: filepath.Join(d.dir, name), Err: err}
 	}
+	if parent := filepath.Dir(name); parent != "." && parent != objectsName {
+		if space, err := d.space(); err == nil && fewInodes(space.inodes, space.freeInodes) {
+			// Its directory takes an inode as well. One that is not empty stays.
+			_ = unix.Unlinkat(int(d.root.Fd()), parent, unix.AT_REMOVEDIR)
+		}
+	}
 	return nil
 }
+
+// fewInodes tells whether directories that hold nothing are a waste.
+func fewInodes(inodes, free int64) bool { return inodes != 0 && free < 16*objectDirs }
 
 func (d *osFileSystem) moveOut(name, path string) error {
 	return unix.Renameat2(int(d.root.Fd()), name, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
