@@ -201,12 +201,17 @@ func TestDirectoriesDoNotTakeTheLastInodes(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,nr_inodes=40"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	disk, err := openFileSystem(dir)
 	if err != nil {
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		t.Fatal(err)
 	}
-	defer disk.close()
+	t.Cleanup(func() {
+		if err := disk.close(); err != nil {
+			t.Error(err)
+		}
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
+	})
 	if err := os.WriteFile(filepath.Join(dir, formatName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
