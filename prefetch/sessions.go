@@ -252,15 +252,18 @@ func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
 		cost += cache.Cost(o)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.mu.book.Resolved(e, objects, cost, err)
-	if budget, _ := p.mu.book.Budget(); e.State() == session.Streamed && !p.mu.toldStreamed {
-		p.mu.toldStreamed = true
-		p.log.Warn("what was announced is larger than all that may be held; it is streamed when it is read, as are others like it",
-			"path", e.Path, "bytes", e.Bytes, "budget_bytes", budget, "remedy", "a larger cache-size, or folders of fewer files")
-	}
+	budget, _ := p.mu.book.Budget()
+	bytes, tell := e.Bytes, e.State() == session.Streamed && !p.mu.toldStreamed
+	p.mu.toldStreamed = p.mu.toldStreamed || tell
 	p.settleLocked()
 	p.sched.wake()
+	p.mu.Unlock()
+	if tell {
+		// Hints wait for the lock in an ioctl, and must not for the log.
+		p.log.Warn("what was announced is larger than all that may be held; it is streamed when it is read, as are others like it",
+			"path", e.Path, "bytes", bytes, "budget_bytes", budget, "remedy", "a larger cache-size, or folders of fewer files")
+	}
 }
 
 // nextAnnounced is the source of what sessions announced.

@@ -108,14 +108,14 @@ func TestUploadsHaveHalfOfTheTime(t *testing.T) {
 			start := time.Now()
 			p.begin(start)
 			yielded, disturbed := time.Duration(0), time.Duration(0)
-			for now := watchEvery; now <= long; now += watchEvery {
-				writing := (now-watchEvery)%(c.writing+c.pause) < c.writing
+			for passed := watchEvery; passed <= long; passed += watchEvery {
+				writing := (passed-watchEvery)%(c.writing+c.pause) < c.writing
 				grown := int64(0)
 				if writing {
 					grown = int64(watchEvery.Seconds() * (1 << 30))
 				}
 				// Without writers nobody looks but once.
-				switch at := start.Add(now); {
+				switch at := start.Add(passed); {
 				case writing && !open && p.last.Before(at.Add(-watchEvery)):
 					p.begin(at)
 				case writing || open || p.fast.Load():
