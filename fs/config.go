@@ -80,6 +80,9 @@ type Config struct {
 	// NoOpen lets the kernel open and close files without asking. It needs
 	// Immutable, holds for the whole mount and excludes passthrough.
 	NoOpen Choice
+	// MeanSize is how many bytes the files have on average, as far as is known, and 0
+	// if nothing is: it chooses where NoOpen does not.
+	MeanSize int64
 	// Passthrough lets the kernel read files that are whole on SSD without us.
 	Passthrough Choice
 	// PassthroughMin is the smallest size, in bytes, that is passed through; 0

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
-	"github.com/pailfs/pailfs/manifest"
 )
 
 func TestImmutableMountOpensWithoutAsking(t *testing.T) {
@@ -80,30 +79,23 @@ func TestNoFlushReachesUsInAnyMode(t *testing.T) {
 	}
 }
 
-type knowing struct {
-	*world
-	files, bytes int64
-}
-
-func (k knowing) Totals() (files, bytes int64) { return k.files, k.bytes }
-
 func TestNoOpenIsChosenByWhatIsMounted(t *testing.T) {
-	small, large := knowing{newWorld(), 1000, 1000 * 115 << 10}, knowing{newWorld(), 1000, 1000 << 30}
+	const small, large = 115 << 10, 1 << 30
 	for _, c := range []struct {
 		name string
 		cfg  Config
-		tree manifest.Tree
 		want bool
 	}{
-		{"ordinary", Config{}, small, false},
-		{"immutable, nothing known", Config{Immutable: true}, newWorld(), true},
-		{"immutable, small files", Config{Immutable: true}, small, true},
-		{"immutable, large files", Config{Immutable: true}, large, false},
-		{"large files, forced on", Config{Immutable: true, NoOpen: On}, large, true},
-		{"small files, forced off", Config{Immutable: true, NoOpen: Off}, small, false},
-		{"small files, passthrough forced", Config{Immutable: true, Passthrough: On}, small, false},
+		{"ordinary", Config{MeanSize: small}, false},
+		{"immutable, nothing known", Config{Immutable: true}, true},
+		{"immutable, small files", Config{Immutable: true, MeanSize: small}, true},
+		{"immutable, large files", Config{Immutable: true, MeanSize: large}, false},
+		{"large files, passthrough off", Config{Immutable: true, MeanSize: large, Passthrough: Off}, true},
+		{"large files, forced on", Config{Immutable: true, MeanSize: large, NoOpen: On}, true},
+		{"small files, forced off", Config{Immutable: true, MeanSize: small, NoOpen: Off}, false},
+		{"small files, passthrough forced", Config{Immutable: true, MeanSize: small, Passthrough: On}, false},
 	} {
-		if got := chooseNoOpen(c.cfg, c.tree); got.On != c.want || got.Reason == "" {
+		if got := chooseNoOpen(c.cfg); got.On != c.want || got.Reason == "" {
 			t.Errorf("%s: %+v, want %v and a reason", c.name, got, c.want)
 		}
 	}

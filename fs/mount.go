@@ -20,11 +20,6 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 )
 
-// totaler is a [manifest.Tree] that knows what it holds as a whole.
-type totaler interface {
-	Totals() (files, bytes int64)
-}
-
 // Mounted is a mounted file system.
 type Mounted struct {
 	cfg    Config
@@ -56,7 +51,7 @@ func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Regist
 	if err := check(cfg); err != nil {
 		return nil, err
 	}
-	noOpen := chooseNoOpen(cfg, tree)
+	noOpen := chooseNoOpen(cfg)
 	f, err := newFilesystem(cfg, noOpen.On, tree, c, reg, log)
 	if err != nil {
 		return nil, err
@@ -155,7 +150,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 }
 
 // chooseNoOpen decides whether the mount works without OPEN.
-func chooseNoOpen(cfg Config, tree manifest.Tree) Feature {
+func chooseNoOpen(cfg Config) Feature {
 	switch {
 	case cfg.NoOpen == On:
 		return Feature{On: true, Reason: "on by configuration"}
@@ -165,11 +160,8 @@ func chooseNoOpen(cfg Config, tree manifest.Tree) Feature {
 		return Feature{Reason: "the mount is not immutable"}
 	case cfg.Passthrough == On:
 		return Feature{Reason: "passthrough was asked for, which it excludes"}
-	}
-	if t, ok := tree.(totaler); ok {
-		if files, bytes := t.Totals(); files > 0 && bytes/files >= noOpenMean {
-			return Feature{Reason: fmt.Sprintf("files have %d bytes on average; large files are better passed through", bytes/files)}
-		}
+	case cfg.Passthrough != Off && cfg.MeanSize >= noOpenMean:
+		return Feature{Reason: fmt.Sprintf("files have %d bytes on average; large files are better passed through", cfg.MeanSize)}
 	}
 	return Feature{On: true, Reason: "the mount is immutable"}
 }

@@ -14,23 +14,26 @@ import (
 const (
 	// checkTime bounds a check: somebody waits for it.
 	checkTime = 10 * time.Second
+	// checkKeys is how many keys it asks for: they say what kind of files there are, and
+	// one request takes no longer for them.
+	checkKeys = 100
 	// skewAllowed is by how much a client's clock may differ, by OSS's rules.
 	skewAllowed = 15 * time.Minute
 )
 
-// Check makes one cheap request, a listing of at most one key under prefix,
-// that proves endpoint, bucket, region, credentials and clock, and tells whether
-// there is any key. Its error says in one line which of them is wrong and what to
-// do. A failure that may pass is repeated for some seconds.
-func (c *Client) Check(ctx context.Context, prefix string) (found bool, err error) {
+// Check makes one cheap request, a listing of the first keys under prefix, that
+// proves endpoint, bucket, region, credentials and clock. It returns the objects of
+// these keys, a hundred at most. Its error says in one line which of them is wrong and
+// what to do. A failure that may pass is repeated for some seconds.
+func (c *Client) Check(ctx context.Context, prefix string) (first []ListedObject, err error) {
 	v := &view{client: c, class: Demand}
 	r := v.retrying(opList, prefix, 0)
 	r.deadline = time.Now().Add(checkTime)
 	const tries = 3
 	for n := 1; ; n++ {
-		page, f := v.listOnce(ctx, r, ListRequest{Prefix: prefix, MaxKeys: 1})
+		page, f := v.listOnce(ctx, r, ListRequest{Prefix: prefix, MaxKeys: checkKeys})
 		if f == nil {
-			return len(page.Objects) > 0 || page.Next != "", nil
+			return page.Objects, nil
 		}
 		err := error(f)
 		if n < tries {
@@ -38,7 +41,7 @@ func (c *Client) Check(ctx context.Context, prefix string) (found bool, err erro
 				continue
 			}
 		}
-		return false, fmt.Errorf("check oss://%s/%s at %s: %w", c.cfg.Bucket, prefix, c.endpoint, c.diagnose(f, err))
+		return nil, fmt.Errorf("check oss://%s/%s at %s: %w", c.cfg.Bucket, prefix, c.endpoint, c.diagnose(f, err))
 	}
 }
 

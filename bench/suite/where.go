@@ -72,9 +72,10 @@ func (d *watched) profile(ctx context.Context) {
 		return
 	}
 	d.taken = make(chan error, 1)
+	name := d.file
 	go func() {
 		d.taken <- d.fetch(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", d.seconds), func(body io.Reader) error {
-			file, err := os.Create(d.file)
+			file, err := os.Create(name)
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ type daemon struct {
 	credentials *oss.CredentialSource
 	limiter     *oss.Limiter
 	client      *oss.Client
-	empty       bool // there was no object when it was checked
+	first       []oss.ListedObject // the first objects when it was checked
 	cache       *cache.Cache
 	prefetch    *prefetch.Prefetcher
 	names       names
@@ -121,7 +121,7 @@ func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(
 	d.warmAtMount(d.settings.PolicyWarm)
 	d.web.serve(d)
 	d.notify = newNotifier(d.log.Logger)
-	if d.empty {
+	if len(d.first) == 0 {
 		d.log.Warn("there is no object yet: the mount is empty. Check the prefix if that is not so", "source", d.source.String())
 	}
 	d.log.Info("ready", "source", d.source.String(), "mountpoint", d.at, "version", versionText(), "pid", os.Getpid())
@@ -192,7 +192,7 @@ func (d *daemon) openStore(ctx context.Context) error {
 	patience := time.Duration(c.StartTimeout)
 	checkCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	found, err := d.client.Check(checkCtx, d.source.Prefix)
+	first, err := d.client.Check(checkCtx, d.source.Prefix)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout",
@@ -200,7 +200,7 @@ func (d *daemon) openStore(ctx context.Context) error {
 		}
 		return err // it names the bucket, the endpoint and the remedy
 	}
-	d.empty = !found
+	d.first = first
 	return nil
 }
 
@@ -330,6 +330,7 @@ func (d *daemon) openMount() error {
 		Immutable:   c.Immutable || d.names.frozen(),
 		Changes:     d.names.changes(),
 		NoOpen:      choice(c.NoOpen),
+		MeanSize:    d.meanSize(),
 		Passthrough: choice(c.Passthrough),
 		AllowOther:  c.AllowOther,
 		UID:         c.UID.Or(os.Geteuid()),

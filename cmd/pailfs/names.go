@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
@@ -38,6 +39,23 @@ func (n *names) changes() pailfs.Changes {
 		return nil
 	}
 	return n.followed
+}
+
+// meanSize is how many bytes the files have on average: all of a manifest, else the
+// first ones of the bucket; 0 where nothing is known.
+func (d *daemon) meanSize() int64 {
+	files, bytes := int64(0), int64(0)
+	if d.names.snapshot != nil {
+		files, bytes = d.names.snapshot.Totals()
+	} else {
+		for _, o := range d.first {
+			if strings.HasSuffix(o.Key, "/") || strings.HasPrefix(strings.TrimPrefix(o.Key, d.source.Prefix), ".pailfs/") {
+				continue // no file
+			}
+			files, bytes = files+1, bytes+o.Size
+		}
+	}
+	return bytes / max(1, files)
 }
 
 // manifestBucket downloads beside what readers wait for, and asks for names before

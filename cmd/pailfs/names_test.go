@@ -450,3 +450,22 @@ func TestAFollowedManifestThatIsWrongGivesTheNewObjectOrESTALE(t *testing.T) {
 		})
 	}
 }
+
+func TestNoOpenIsChosenByTheFirstNames(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.put(t, "small/.pailfs/large", make([]byte, 9<<20))
+	s.put(t, "small/file", []byte("x"))
+	s.put(t, "large/", nil)
+	s.put(t, "large/file", make([]byte, 9<<20))
+	for prefix, want := range map[string]bool{"small": true, "large": false} {
+		args := s.mountArgs("--read-only", "--immutable")
+		args[1] += "/" + prefix
+		f := startForeground(t, environ(), s.at, args...)
+		if got := statusOf(t, s.at).FileSystem.NoOpen; got.On != want {
+			t.Errorf("%s: no-open %+v, want %t", prefix, got, want)
+		}
+		mustRun(t, "umount", s.at)
+		f.code(t)
+	}
+}
