@@ -16,8 +16,7 @@ type Pattern string
 const (
 	// Sequential reads each file from its start to its end in blocks.
 	Sequential Pattern = "sequential"
-	// Random reads pages of 4 KiB at random places of open files, none of them
-	// within a MiB of another one.
+	// Random reads pages of 4 KiB at random places of open files.
 	Random Pattern = "random"
 	// Small opens, reads and closes one file after another in random order.
 	Small Pattern = "small"
@@ -62,8 +61,8 @@ type Job struct {
 	// (Random). Count 0 means all.
 	First int `json:"first,omitempty"`
 	Count int `json:"count,omitempty"`
-	// EachLatency says that every read is timed by itself and checked outside its
-	// time (Random).
+	// EachLatency says that every read is timed by itself, checked outside its time, and
+	// of another file (Random).
 	EachLatency bool `json:"each_latency,omitempty"`
 	// List reads all directories before the clock starts, as a program does that
 	// must first learn which files there are (Small, Train).
@@ -140,18 +139,26 @@ type page struct {
 	offset int64
 }
 
-// slotBytes is the distance that keeps pages of a Random job apart, so that no
-// read is answered by what an earlier one brought in.
+// slotBytes is a piece of a file of which a Random job reads one page before it
+// comes to it again.
 const slotBytes = 1 << 20
 
 // pages returns the reads of a Random job: each in another slot, at a random
 // page of it. A Count above the number of slots goes round again, at other
-// pages, which is refused where each latency matters.
+// pages. Where each latency matters no two reads are of one file: there are
+// clients that bring in 256 MiB around a page, and would answer the others from
+// that.
 func (j *Job) pages(m *dataset.Manifest) ([]page, error) {
+	random := rand.New(rand.NewPCG(j.Order, 1))
 	var slots []page
 	for i := range m.Files {
-		for offset := int64(0); offset+slotBytes <= m.Files[i].Size; offset += slotBytes {
-			slots = append(slots, page{i, offset})
+		n := m.Files[i].Size / slotBytes
+		if j.EachLatency && n > 0 {
+			slots = append(slots, page{i, random.Int64N(n) * slotBytes})
+			continue
+		}
+		for s := range n {
+			slots = append(slots, page{i, s * slotBytes})
 		}
 	}
 	if len(slots) == 0 {
@@ -163,9 +170,8 @@ func (j *Job) pages(m *dataset.Manifest) ([]page, error) {
 		count = len(slots)
 	}
 	if j.EachLatency && j.First+count > len(slots) {
-		return nil, fmt.Errorf("choose pages of %q: %d reads from %d on are more than its %d slots, and none may be read twice", m.Name, count, j.First, len(slots))
+		return nil, fmt.Errorf("choose pages of %q: %d reads from %d on are more than its %d files, and none may be read twice", m.Name, count, j.First, len(slots))
 	}
-	random := rand.New(rand.NewPCG(j.Order, 1))
 	pages := make([]page, 0, count)
 	for i := range j.First + count {
 		p := slots[order[i%len(order)]]

@@ -98,15 +98,10 @@ func TestSmallReadsEveryFileOnce(t *testing.T) {
 func TestRandomReadsDistinctSlots(t *testing.T) {
 	m := dataset.Big("big", 1, 2, 8<<20)
 	job := onDisk(t, m)
-	job.Pattern, job.EachLatency, job.Check = Random, true, Bytes
-	out, _, err := process().Run(t.Context(), job)
-	if err != nil {
-		t.Fatal(err)
+	job.Pattern, job.Check = Random, Bytes
+	if out, _, err := process().Run(t.Context(), job); err != nil || out.Ops != 16 || len(out.Latencies) != 0 {
+		t.Errorf("outcome is %+v, %v", out, err)
 	}
-	if out.Ops != 16 || len(out.Latencies) != 16 {
-		t.Errorf("outcome is %+v", out)
-	}
-	job.Count = 0
 	pages, err := job.pages(m)
 	if err != nil {
 		t.Fatal(err)
@@ -122,9 +117,33 @@ func TestRandomReadsDistinctSlots(t *testing.T) {
 		}
 		seen[slot] = true
 	}
+}
+
+func TestReadsThatAreTimedAreOfDistinctFiles(t *testing.T) {
+	m := dataset.Big("big", 1, 16, 2<<20)
+	job := onDisk(t, m)
+	job.Pattern, job.EachLatency, job.Check = Random, true, Bytes
+	if out, _, err := process().Run(t.Context(), job); err != nil || out.Ops != 16 || len(out.Latencies) != 16 {
+		t.Errorf("outcome is %+v, %v", out, err)
+	}
+	pages, err := job.pages(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, second := map[int]bool{}, false
+	for _, p := range pages {
+		if seen[p.file] || p.offset%dataset.PageSize != 0 {
+			t.Errorf("page %+v: its file is read twice, or its offset is no page", p)
+		}
+		seen[p.file] = true
+		second = second || p.offset >= slotBytes
+	}
+	if !second {
+		t.Error("no page is of a second half")
+	}
 	job.First, job.Count = 10, 7
 	if _, err := job.pages(m); err == nil {
-		t.Error("more cold reads than slots were accepted")
+		t.Error("more cold reads than files were accepted")
 	}
 	// Pieces continue where the one before ended.
 	job.First, job.Count = 5, 4

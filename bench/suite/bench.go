@@ -70,9 +70,8 @@ func (b *bench) reach(ctx context.Context, run int) error {
 		}
 	}
 	switch b.workload.State {
-	case Cold, Apart:
-		// A new client, or pages never read before: only the disk's own pages may
-		// be left.
+	case Cold:
+		// A new client: only the disk's own pages may be left.
 		if b.subject.Driver.Source() == rig.FromDisk {
 			return b.drop()
 		}

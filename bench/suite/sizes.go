@@ -10,8 +10,8 @@ import (
 type Sizes struct {
 	// BigBytes is the size of a large file.
 	BigBytes int64
-	// WideFiles is how many large files random cold reads are spread over.
-	WideFiles int
+	// WideBytes is the size of the files of which random cold reads take one page each.
+	WideBytes int64
 	// SmallFiles is how many small files there are, of SmallBytes each.
 	SmallFiles int
 	SmallBytes int64
@@ -49,7 +49,7 @@ type Sizes struct {
 // Full are the sizes that the targets name.
 func Full() Sizes {
 	return Sizes{
-		BigBytes: 1 << 30, WideFiles: 2,
+		BigBytes: 1 << 30, WideBytes: 16 << 20,
 		SmallFiles: 20_000, SmallBytes: 115_000, ColdFiles: 4_000,
 		WarmReads: 400_000, SSDReads: 8_000, ColdReads: 300,
 		StreamBytes: 20 << 30, Names: 1_000_000, InventoryRows: 10_000_000,
@@ -63,7 +63,7 @@ func Full() Sizes {
 // Quick are sizes for a comparison in minutes with clients that take their time.
 func Quick() Sizes {
 	return Sizes{
-		BigBytes: 256 << 20, WideFiles: 2,
+		BigBytes: 256 << 20, WideBytes: 16 << 20,
 		SmallFiles: 3_000, SmallBytes: 115_000, ColdFiles: 600,
 		WarmReads: 50_000, SSDReads: 2_000, ColdReads: 60,
 		StreamBytes: 2 << 30, Names: 200_000, InventoryRows: 2_000_000,
@@ -77,7 +77,7 @@ func Quick() Sizes {
 // Short are sizes that only show that everything works.
 func Short() Sizes {
 	return Sizes{
-		BigBytes: 64 << 20, WideFiles: 2,
+		BigBytes: 64 << 20, WideBytes: 4 << 20,
 		SmallFiles: 500, SmallBytes: 115_000, ColdFiles: 100,
 		WarmReads: 2_000, SSDReads: 200, ColdReads: 20,
 		StreamBytes: 512 << 20, Names: 10_000, InventoryRows: 100_000,
@@ -103,7 +103,7 @@ type Set string
 const (
 	// Big is one large file.
 	Big Set = "big"
-	// Wide are several large files.
+	// Wide are files that are larger than what a random read need bring in.
 	Wide Set = "wide"
 	// Small are many small files, 1,000 to a directory.
 	Small Set = "small"
@@ -125,7 +125,7 @@ func (s Sizes) make(set Set) *dataset.Manifest {
 	case Big:
 		return dataset.Big(name, 1, 1, s.BigBytes)
 	case Wide:
-		return dataset.Big(name, 2, s.WideFiles, s.BigBytes)
+		return dataset.Big(name, 2, s.ColdReads, s.WideBytes)
 	case Small:
 		return dataset.Small(name, 3, s.SmallFiles, s.SmallBytes, 1000)
 	default:

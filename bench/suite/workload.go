@@ -17,8 +17,6 @@ const (
 	// Cold: the client has just been started with an empty cache; the plain disk's
 	// pages have been dropped.
 	Cold State = "cold"
-	// Apart: the client runs on, and every run reads where none has read before.
-	Apart State = "apart"
 	// OnSSD: the client's cache on SSD is complete, and the kernel's caches have
 	// been dropped.
 	OnSSD State = "ssd"
@@ -77,7 +75,7 @@ func Workloads(s Sizes) []Workload {
 		read("read/seq-cold", "one reader reads a large object from start to end, nothing cached", Big, Cold, result.BytesPerSecond, sequential, "seed"),
 		read("read/seq-ssd", "the same from the cache on SSD, page cache dropped", Big, OnSSD, result.BytesPerSecond, sequential, "none"),
 		read("read/seq-warm", "the same with the page cache warm", Big, Warm, result.BytesPerSecond, sequential, "none"),
-		read("read/rand4k-cold", "single pages at random places of open files, none read before", Wide, Apart, result.Seconds, each, "seed"),
+		read("read/rand4k-cold", fmt.Sprintf("single pages at random places of %d open files of %d MiB, one of each, nothing cached", s.ColdReads, s.WideBytes>>20), Wide, Cold, result.Seconds, each, "seed"),
 		read("read/rand4k-ssd", "single pages from the cache on SSD, page cache dropped", Big, OnSSD, result.ReadsPerSecond, random(s.SSDReads), "none"),
 		read("read/rand4k-warm", "single pages with the page cache warm", Big, Warm, result.ReadsPerSecond, random(s.WarmReads), "none"),
 		read("read/small-cold", "open, read and close of small files in random order, nothing cached but names", Small, Cold, result.FilesPerSecond, small(8, s.ColdFiles), "seed"),
@@ -103,8 +101,6 @@ func (w Workload) job(run, readers int) reader.Job {
 		job.Readers = readers
 	}
 	switch w.State {
-	case Apart:
-		job.First = run * job.Count
 	case Cold:
 		if job.Pattern == reader.Small && job.Count > 0 {
 			job.First = run % w.pieces * job.Count

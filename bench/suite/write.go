@@ -99,8 +99,7 @@ func (w Workload) Takes(d rig.Driver) bool {
 	if w.List != nil {
 		return true
 	}
-	cold := w.State == Cold || w.State == Apart
-	return (!bare || cold) && (!disk || !cold)
+	return (!bare || w.State == Cold) && (!disk || w.State != Cold)
 }
 
 const (
