@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/bench/machine"
 )
 
 // runFiles is one writer. gate is called when all is prepared.
@@ -237,6 +239,10 @@ func appendRounds(ctx context.Context, job Job, c *Content) (Outcome, error) {
 	size := f.Size
 	for range job.Rounds {
 		c.Fill(buf, size)
+		// Whatever ran since the last round has given memory back, to the machine's host perhaps.
+		if err := machine.PrepareMemory(4 * int64(len(buf))); err != nil {
+			return out, err
+		}
 		began := time.Now()
 		err := appendOnce(path, buf)
 		took := time.Since(began).Seconds()
