@@ -149,6 +149,7 @@ e2e-kube-short: build $(HELM) ## The same with 200 nodes.
 bench-short: build ## A small run of every benchmark: that it works, not how fast.
 	$(BIN)/bench targets --short
 	$(BIN)/bench peers --short --out .demo/peers read/seq-cold read/small-cold write/ckpt list/10k
+	$(BIN)/bench growth --short
 
 .PHONY: demo-short
 demo-short: build ## The demo at reduced size.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,6 +129,24 @@ func whatIsMeasured(args []string) (kept []string) {
 		}
 	}
 	return kept
+}
+
+// writeTable shows a table, saves the results where that was asked for, and puts the
+// table into a section of the file readme, unless that is "".
+func (f commonFlags) writeTable(p program, r *result.Report, table result.Table, readme, section string) error {
+	write := func(w io.Writer) error { return table.WriteMarkdown(w, r) }
+	if err := write(p.stdout); err != nil {
+		return err
+	}
+	if f.JSON != "" {
+		if err := r.Save(f.JSON); err != nil {
+			return err
+		}
+	}
+	if readme == "" {
+		return nil
+	}
+	return result.UpdateReadme(readme, section, write)
 }
 
 // close ends everything and removes the working directory, unless it is to be

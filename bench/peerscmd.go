@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pailfs/pailfs/bench/chart"
 	"github.com/pailfs/pailfs/bench/result"
@@ -29,6 +30,10 @@ type peersCmd struct {
 // peersLink is the link of the workloads that have a latency: at the seed's own
 // 1.5 GB/s the server would be what is measured.
 const peersLink = "600MB"
+
+// peersPatience is how long a client may take for a workload before it gives no more
+// samples, where the sizes are not full: slow clients would take most of the time.
+const peersPatience = 5 * time.Second
 
 // Run implements the command.
 func (c *peersCmd) Run(p program) error {
@@ -90,11 +95,15 @@ func (c *peersCmd) drivers(p program) ([]rig.Driver, error) {
 }
 
 func (c *peersCmd) workloads() ([]suite.Workload, error) {
-	all := suite.Workloads(suite.Full())
-	if len(c.Workloads) == 0 {
-		return all, nil
-	}
 	var chosen []suite.Workload
+	if len(c.Workloads) == 0 {
+		for _, w := range suite.Workloads(suite.Full()) {
+			if w.Task == nil || !w.Task.Only { // what is restored is measured with its writing
+				chosen = append(chosen, w)
+			}
+		}
+		return chosen, nil
+	}
 	for _, name := range c.Workloads {
 		w, err := suite.Find(suite.Full(), name)
 		if err != nil {
@@ -113,6 +122,9 @@ func (c *peersCmd) measure(p program, s *session, workloads []suite.Workload, dr
 			return err
 		}
 		o := suite.Options{Link: w.Link(), Tolerate: true}
+		if !c.Full {
+			o.Patience = peersPatience
+		}
 		if w.Profile == "seed" && o.Link.Download == "" && o.Link.Upload == "" {
 			o.Link.Download = peersLink
 		}
@@ -142,7 +154,7 @@ func (c *peersCmd) measure(p program, s *session, workloads []suite.Workload, dr
 }
 
 // comparison is what pailfs is shown beside.
-var comparison = result.Comparison{Limits: []string{"disk", "bare"}, Subject: "pailfs"}
+var comparison = result.Comparison{Limits: []string{"disk", "bare"}, Subject: "pailfs", Why: suite.Behind()}
 
 // write puts table, pictures and results into a directory of their own.
 func (c *peersCmd) write(p program, r *result.Report) error {
@@ -187,7 +199,26 @@ func (c *peersCmd) write(p program, r *result.Report) error {
 	if readme == "" {
 		return nil
 	}
-	return result.UpdateReadme(readme, result.Peers, table)
+	return result.UpdateReadme(readme, result.Peers, func(w io.Writer) error { return errors.Join(table(w), showPictures(w, r, readme, dir)) })
+}
+
+// picture is the file name of a workload's picture.
+func picture(workload string) string { return strings.ReplaceAll(workload, "/", "-") + ".svg" }
+
+// showPictures links those in dir into the file readme.
+func showPictures(w io.Writer, r *result.Report, readme, dir string) error {
+	at, err := filepath.Rel(filepath.Dir(readme), dir)
+	if err != nil {
+		return fmt.Errorf("link pictures: %w", err)
+	}
+	fmt.Fprint(w, "\n<details><summary>Pictures</summary>\n\n")
+	for _, row := range comparison.Rows(r) {
+		if _, err := os.Stat(filepath.Join(dir, picture(row.Workload))); err == nil {
+			fmt.Fprintf(w, "![%s](%s)\n", row.Workload, filepath.ToSlash(filepath.Join(at, picture(row.Workload))))
+		}
+	}
+	_, err = fmt.Fprint(w, "\n</details>\n")
+	return err
 }
 
 // writeOptions says which versions and options of the peers were used.
@@ -230,7 +261,7 @@ func drawRows(dir string, r *result.Report) error {
 			better = "less is better"
 		}
 		c := chart.Chart{Title: "pailfs and others: " + better, Note: note, Panels: []chart.Panel{panel}}
-		if err := c.Save(filepath.Join(dir, strings.ReplaceAll(row.Workload, "/", "-")+".svg")); err != nil {
+		if err := c.Save(filepath.Join(dir, picture(row.Workload))); err != nil {
 			return err
 		}
 	}

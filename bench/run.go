@@ -40,7 +40,10 @@ func (c *runCmd) Run(p program) error {
 		drivers = append(drivers, d)
 	}
 	for _, name := range c.Workloads {
-		if _, err := suite.Find(suite.Full(), name); err != nil {
+		if _, err := suite.Find(suite.Full(), name); err == nil {
+			continue
+		}
+		if _, err := suite.FindStudy(name); err != nil {
 			return err
 		}
 	}
@@ -53,16 +56,32 @@ func (c *runCmd) Run(p program) error {
 	if err == nil && c.JSON != "" {
 		err = s.report.Save(c.JSON)
 	}
+	for _, x := range s.report.Series {
+		if x.Failed != "" {
+			err = errors.Join(err, fmt.Errorf("%s failed at %s: %s", x.Client, x.Workload, firstLine(x.Failed)))
+		}
+	}
 	return err
 }
 
 func (c *runCmd) measure(p program, s *session, drivers []rig.Driver) error {
 	for _, name := range c.Workloads {
+		if study, err := suite.FindStudy(name); err == nil {
+			table, series, err := study.Take(p.ctx, s.runner)
+			s.report.Series = append(s.report.Series, series...)
+			if err == nil && len(table.Rows) > 0 {
+				err = table.WriteMarkdown(p.stdout, s.report)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		w, err := suite.Find(s.sizes, name)
 		if err != nil {
 			return err
 		}
-		o := suite.Options{Link: w.Link(), Readers: c.Readers}
+		o := suite.Options{Link: w.Link(), Readers: c.Readers, Tolerate: true}
 		o.Link.Download = c.Download
 		if c.Profile != "" {
 			o.Link.Profile = c.Profile
@@ -109,6 +128,9 @@ func listWorkloads(p program) error {
 	for _, w := range suite.Workloads(suite.Full()) {
 		fmt.Fprintf(p.stdout, "  %-18s %s\n", w.Name, w.Help)
 	}
+	for _, s := range suite.Studies() {
+		fmt.Fprintf(p.stdout, "  %-18s %s\n", s.Name, s.Help)
+	}
 	fmt.Fprintln(p.stdout, "clients:")
 	for _, name := range slices.Sorted(maps.Keys(rig.Drivers())) {
 		fmt.Fprintf(p.stdout, "  %s\n", name)
@@ -124,6 +146,10 @@ func showSeries(p program, r *result.Report) {
 	fmt.Fprintln(w, "WORKLOAD\tCLIENT\tLINK\t\tMEDIAN\tLEAST\tMOST\tSERVER")
 	for i := range r.Series {
 		s := &r.Series[i]
+		if s.Failed != "" {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\tfailed\n", s.Workload, s.Client, s.Link, s.How)
+			continue
+		}
 		least, most := s.Range()
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f %%\n", s.Workload, s.Client, s.Link, s.How, s.Show(),
 			result.ShowValue(least, s.Metric), result.ShowValue(most, s.Metric), 100*s.ServerShare())

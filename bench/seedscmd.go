@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 
 	"github.com/pailfs/pailfs/bench/result"
@@ -29,21 +28,9 @@ func (c *seedsCmd) Run(p program) error {
 	if err := errors.Join(err, s.close(p)); err != nil {
 		return err
 	}
-	write := func(w io.Writer) error { return table.WriteMarkdown(w, s.report) }
-	if err := write(p.stdout); err != nil {
-		return err
-	}
-	if c.JSON != "" {
-		if err := s.report.Save(c.JSON); err != nil {
-			return err
-		}
-	}
 	readme := c.Readme
 	if readme == "" && !c.Short {
 		readme = filepath.Join("bench", "README.md")
 	}
-	if readme == "" {
-		return nil
-	}
-	return result.UpdateReadme(readme, result.Seeds, write)
+	return c.writeTable(p, s.report, table, readme, result.Seeds)
 }

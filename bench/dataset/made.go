@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/crc64"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -29,6 +30,17 @@ func Small(name string, seed uint64, count int, size int64, perDirectory int) *M
 	m := &Manifest{Name: name, Seed: seed, Files: make([]File, count)}
 	for i := range m.Files {
 		m.Files[i] = File{Name: fmt.Sprintf("class%03d/%07d.bin", i/perDirectory, i), Size: size}
+	}
+	return m
+}
+
+// Deep returns the set called name of count made files of size bytes in one directory,
+// which has levels-1 others above it.
+func Deep(name string, seed uint64, count int, size int64, levels int) *Manifest {
+	m := &Manifest{Name: name, Seed: seed, Files: make([]File, count)}
+	dir := strings.Repeat("level/", levels)
+	for i := range m.Files {
+		m.Files[i] = File{Name: fmt.Sprintf("%s%03d.bin", dir, i), Size: size}
 	}
 	return m
 }

@@ -16,6 +16,9 @@ type Comparison struct {
 	// Subject is the one that the comparison is about. All others are peers.
 	Limits  []string
 	Subject string
+	// Why says of a workload what keeps the subject behind others there, as far as is
+	// known.
+	Why map[string]string
 }
 
 // Row is one workload.
@@ -104,9 +107,14 @@ func (c Comparison) WriteMarkdown(w io.Writer, r *Report) error {
 	var b strings.Builder
 	r.writeMachine(&b)
 	b.WriteString("| workload | link | client | median | least–most | of the limit | of the best peer | CPU of client | peak memory | requests |\n|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, row := range c.Rows(r) {
+	rows := c.Rows(r)
+	for _, row := range rows {
 		limit := row.Best(c.limit)
 		peer := row.Best(func(s *Series) bool { return !c.own(s) && !c.limit(s) })
+		runs := 0
+		for _, s := range row.Series {
+			runs = max(runs, len(s.Samples))
+		}
 		for _, s := range row.Series {
 			name := strings.TrimSpace(row.Workload + " " + row.How)
 			if s.Failed != "" {
@@ -118,11 +126,11 @@ func (c Comparison) WriteMarkdown(w io.Writer, r *Report) error {
 			if c.own(s) {
 				ofPeer = times(s, peer)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s – %s | %s | %s | %s | %s | %.0f |\n", name, row.Link, s.Client, s.Show(),
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s – %s | %s | %s | %s | %s | %.0f |\n", name, row.Link, s.Client, s.Show()+fewer(len(s.Samples), runs),
 				ShowValue(least, s.Metric), ShowValue(most, s.Metric), times(s, limit), ofPeer,
-				seconds(s.medianOf(func(x *Sample) float64 { return x.DaemonCPU })),
-				scaled(s.medianOf(func(x *Sample) float64 { return float64(x.DaemonPeak) }), "B"),
-				s.medianOf(func(x *Sample) float64 {
+				seconds(s.MedianOf(func(x *Sample) float64 { return x.DaemonCPU })),
+				scaled(s.MedianOf(func(x *Sample) float64 { return float64(x.DaemonPeak) }), "B"),
+				s.MedianOf(func(x *Sample) float64 {
 					sum := int64(0)
 					for _, n := range x.Requests {
 						sum += n
@@ -131,8 +139,61 @@ func (c Comparison) WriteMarkdown(w io.Writer, r *Report) error {
 				}))
 		}
 	}
+	c.writeBehind(&b, rows)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// fewer says of how many runs a median is where others have more.
+func fewer(samples, runs int) string {
+	switch {
+	case samples == runs:
+		return ""
+	case samples == 1:
+		return " (one run)"
+	}
+	return fmt.Sprintf(" (%d runs)", samples)
+}
+
+// behindPeer and behindLimit are the ratios below which a footnote says so: nearer
+// ones are within what runs differ by.
+const (
+	behindPeer  = 0.95
+	behindLimit = 0.5
+)
+
+// writeBehind says at which workloads the subject, in each of its configurations, is
+// behind the best peer, or has less than half of the limit, and why where that is known.
+func (c Comparison) writeBehind(b *strings.Builder, rows []Row) {
+	b.WriteString("\nWhere it is behind:\n\n")
+	none := true
+	for _, row := range rows {
+		limit, peer := row.Best(c.limit), row.Best(func(s *Series) bool { return !c.own(s) && !c.limit(s) })
+		for _, s := range row.Series {
+			if !c.own(s) || s.Failed != "" {
+				continue
+			}
+			for _, other := range []struct {
+				series *Series
+				bound  float64
+			}{{peer, behindPeer}, {limit, behindLimit}} {
+				if other.series == nil || max(s.ServerShare(), other.series.ServerShare()) > MaxServerShare {
+					continue
+				}
+				if t := Times(s, other.series); t < other.bound {
+					none = false
+					why := c.Why[row.Workload]
+					if why == "" {
+						why = "not looked into"
+					}
+					fmt.Fprintf(b, "- `%s`, %s: %.2f of %s (%s, %s); %s.\n", row.Workload, s.Client, t, other.series.Client, s.Show(), other.series.Show(), why)
+				}
+			}
+		}
+	}
+	if none {
+		b.WriteString("- nowhere by more than 5 % of a peer, or half of the limit.\n")
+	}
 }
 
 // clip makes one short line of an error that may hold a log.

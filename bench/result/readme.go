@@ -16,6 +16,8 @@ const (
 	Peers = "peers"
 	// Seeds is a published table with columns measured here.
 	Seeds = "seeds"
+	// Growth is what becomes of pailfs as work grows.
+	Growth = "growth"
 	// Where is where the time goes.
 	Where = "where"
 )

@@ -225,6 +225,30 @@ func TestComparisonSetsClientsBesideLimitAndPeer(t *testing.T) {
 	}
 }
 
+func TestWhatIsBehindIsSaidWithItsReason(t *testing.T) {
+	busy := series("s3fs", 400)
+	busy.Workload, busy.Samples[0].ServerShare = "busy", 0.7
+	ours := series("pailfs", 40)
+	ours.Workload = "busy"
+	r := &Report{Series: []Series{*series("pailfs", 40), *series("pailfs-immutable", 98), *series("disk", 100), *series("s3fs", 80), *ours, *busy}}
+	c := Comparison{Limits: []string{"disk"}, Subject: "pailfs", Why: map[string]string{r.Series[0].Workload: "it is slow"}}
+	var b strings.Builder
+	if err := c.WriteMarkdown(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	_, notes, _ := strings.Cut(b.String(), "Where it is behind:")
+	for want, count := range map[string]int{", pailfs: 0.50 of s3fs": 1, ", pailfs: 0.40 of disk": 1, "it is slow": 2, "immutable": 0, "busy": 0} {
+		if strings.Count(notes, want) != count {
+			t.Errorf("%q is there %d times, want %d:\n%s", want, strings.Count(notes, want), count, notes)
+		}
+	}
+	r.Series = r.Series[1:3]
+	b.Reset()
+	if err := c.WriteMarkdown(&b, r); err != nil || !strings.Contains(b.String(), "- nowhere") {
+		t.Errorf("%v:\n%s", err, &b)
+	}
+}
+
 func TestChangesSayWhatIsCertain(t *testing.T) {
 	reports := func(o, n *Series) (*Report, *Report) {
 		return &Report{Series: []Series{*o}}, &Report{Series: []Series{*n}}

@@ -200,10 +200,10 @@ func (r *Report) writeSeries(b *strings.Builder) {
 	for i := range r.Series {
 		s := &r.Series[i]
 		least, most := s.Range()
-		cpu := func(f func(*Sample) float64) string { return seconds(s.medianOf(f)) }
+		cpu := func(f func(*Sample) float64) string { return seconds(s.MedianOf(f)) }
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s – %s | %s | %s | %s | %.0f %% |\n", s.Workload, s.Client, s.Link, s.How, s.Show(),
 			ShowValue(least, s.Metric), ShowValue(most, s.Metric),
 			cpu(func(x *Sample) float64 { return x.ReaderCPU }), cpu(func(x *Sample) float64 { return x.DaemonCPU }),
-			scaled(s.medianOf(func(x *Sample) float64 { return float64(x.DaemonPeak) }), "B"), 100*s.ServerShare())
+			scaled(s.MedianOf(func(x *Sample) float64 { return float64(x.DaemonPeak) }), "B"), 100*s.ServerShare())
 	}
 }

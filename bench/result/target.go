@@ -69,16 +69,17 @@ func (t *Target) Compare(subject, reference *Series) {
 		t.Least, t.Most = min(t.Least, ratio), max(t.Most, ratio)
 	}
 	for _, s := range []*Series{subject, reference} {
-		if share := s.medianOf(func(x *Sample) float64 { return x.ServerShare }); share > MaxServerShare {
+		if share := s.MedianOf(func(x *Sample) float64 { return x.ServerShare }); share > MaxServerShare {
 			t.Refused = fmt.Sprintf("the server used %.0f %% of the machine beside %s", 100*share, s.Client)
 		}
-		if share := s.medianOf(func(x *Sample) float64 { return x.OtherShare }); share > MaxOtherShare {
+		if share := s.MedianOf(func(x *Sample) float64 { return x.OtherShare }); share > MaxOtherShare {
 			t.Notes = append(t.Notes, fmt.Sprintf("other programs used %.0f %% of the machine beside %s", 100*share, s.Client))
 		}
 	}
 }
 
-func (s *Series) medianOf(f func(*Sample) float64) float64 {
+// MedianOf is the median of f of the samples.
+func (s *Series) MedianOf(f func(*Sample) float64) float64 {
 	values := make([]float64, len(s.Samples))
 	for i := range values {
 		values[i] = f(&s.Samples[i])
@@ -88,5 +89,5 @@ func (s *Series) medianOf(f func(*Sample) float64) float64 {
 
 // ServerShare is the median of the server's share of the machine.
 func (s *Series) ServerShare() float64 {
-	return s.medianOf(func(x *Sample) float64 { return x.ServerShare })
+	return s.MedianOf(func(x *Sample) float64 { return x.ServerShare })
 }

@@ -77,13 +77,16 @@ func (r *Runner) measureList(ctx context.Context, w Workload, o Options, subject
 			series[2*i+j] = result.Series{Workload: name, Client: s.label(), Link: o.Link.String(), Metric: w.Metric}
 		}
 	}
+	spent := make([]time.Duration, len(subjects))
 	for range runs {
 		for i, s := range subjects {
 			first, again := &series[2*i], &series[2*i+1]
-			if first.Failed != "" {
+			if first.Failed != "" || o.exhausted(spent[i]) {
 				continue
 			}
+			began := time.Now()
 			samples, err := r.listTwice(ctx, w, s, disk)
+			spent[i] += time.Since(began)
 			if err != nil && o.Tolerate && ctx.Err() == nil {
 				first.Failed, again.Failed = err.Error(), err.Error()
 				r.cfg.Say("  %-16s %-28s failed: %v", w.Name, s.label(), err)

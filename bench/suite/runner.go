@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/pailfs/pailfs/bench/machine"
 	"github.com/pailfs/pailfs/bench/reader"
@@ -115,10 +116,16 @@ type Options struct {
 	Readers int
 	// Runs replaces the runner's number of samples, if not 0.
 	Runs int
+	// Patience is how long a client may take for all its samples of a workload: once it
+	// has taken that long it gives no more. 0 means for ever.
+	Patience time.Duration
 	// Tolerate lets a client that fails, or returns wrong bytes, drop out: its series
 	// says why, and the others go on.
 	Tolerate bool
 }
+
+// exhausted reports whether a client that has taken so long gives no more samples.
+func (o Options) exhausted(spent time.Duration) bool { return o.Patience > 0 && spent > o.Patience }
 
 // Measure takes samples of all subjects in turn and returns a series for each.
 func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ...Subject) ([]result.Series, error) {
@@ -162,12 +169,15 @@ func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ..
 
 // turns lets every bench take one sample, and then the next one.
 func (r *Runner) turns(ctx context.Context, runs int, benches []*bench, series []result.Series) error {
+	spent := make([]time.Duration, len(benches))
 	for run := range runs {
 		for i, b := range benches {
-			if series[i].Failed != "" {
+			if series[i].Failed != "" || b.options.exhausted(spent[i]) {
 				continue
 			}
+			began := time.Now()
 			sample, err := b.sample(ctx, run)
+			spent[i] += time.Since(began)
 			if err != nil && b.options.Tolerate && ctx.Err() == nil {
 				series[i].Failed = err.Error()
 				r.cfg.Say("  %-16s %-28s failed: %v", b.workload.Name, b.subject.label(), err)

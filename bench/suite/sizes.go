@@ -44,6 +44,8 @@ type Sizes struct {
 	DirtyBytes int64
 	// Training is what training reads.
 	Training TrainingSizes
+	// Growth are the steps in which work grows.
+	Growth GrowthSizes
 }
 
 // Full are the sizes that the targets name.
@@ -56,7 +58,7 @@ func Full() Sizes {
 		ListNames: 10_000, WideNames: 1_000_000, TreeDirs: 1_000, TreeNames: 1_000,
 		CheckpointBytes: 4 << 30, ModelBytes: 2 << 30, SaveBytes: 2 << 30, SaveRounds: 10, SaveEvery: 5 * time.Second,
 		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 21, TinyFiles: 10_000, TinyBytes: 4 << 10, DirtyBytes: 50 << 30,
-		Training: fullTraining(),
+		Training: fullTraining(), Growth: fullGrowth(),
 	}
 }
 
@@ -64,13 +66,13 @@ func Full() Sizes {
 func Quick() Sizes {
 	return Sizes{
 		BigBytes: 256 << 20, WideBytes: 16 << 20,
-		SmallFiles: 3_000, SmallBytes: 115_000, ColdFiles: 600,
-		WarmReads: 50_000, SSDReads: 2_000, ColdReads: 60,
+		SmallFiles: 2_000, SmallBytes: 115_000, ColdFiles: 400,
+		WarmReads: 20_000, SSDReads: 2_000, ColdReads: 40,
 		StreamBytes: 2 << 30, Names: 200_000, InventoryRows: 2_000_000,
-		ListNames: 10_000, WideNames: 200_000, TreeDirs: 200, TreeNames: 500,
-		CheckpointBytes: 512 << 20, ModelBytes: 512 << 20, SaveBytes: 256 << 20, SaveRounds: 5, SaveEvery: 2 * time.Second,
-		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 7, TinyFiles: 2_000, TinyBytes: 4 << 10, DirtyBytes: 8 << 30,
-		Training: quickTraining(),
+		ListNames: 10_000, WideNames: 50_000, TreeDirs: 100, TreeNames: 200,
+		CheckpointBytes: 256 << 20, ModelBytes: 256 << 20, SaveBytes: 128 << 20, SaveRounds: 3, SaveEvery: time.Second,
+		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 3, TinyFiles: 600, TinyBytes: 4 << 10, DirtyBytes: 8 << 30,
+		Training: quickTraining(), Growth: fullGrowth(),
 	}
 }
 
@@ -84,7 +86,7 @@ func Short() Sizes {
 		ListNames: 1_000, WideNames: 20_000, TreeDirs: 20, TreeNames: 100,
 		CheckpointBytes: 64 << 20, ModelBytes: 32 << 20, SaveBytes: 32 << 20, SaveRounds: 2, SaveEvery: 100 * time.Millisecond,
 		LogBytes: 8 << 20, AppendBytes: 1e6, AppendRounds: 3, TinyFiles: 200, TinyBytes: 4 << 10, DirtyBytes: 1 << 30,
-		Training: shortTraining(),
+		Training: shortTraining(), Growth: shortGrowth(),
 	}
 }
 
@@ -119,6 +121,9 @@ const streamPeriod = 256 << 20
 func (s Sizes) make(set Set) *dataset.Manifest {
 	name := string(set)
 	if m := s.makeTraining(set); m != nil {
+		return m
+	}
+	if m := s.makeGrowth(set); m != nil {
 		return m
 	}
 	switch set {

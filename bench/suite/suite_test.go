@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,65 @@ func TestColdRunsContinueWhereTheOneBeforeEnded(t *testing.T) {
 	}
 	if job := small.job(2, 3); job.Readers != 3 {
 		t.Errorf("with 3 readers it is %+v", job)
+	}
+}
+
+func TestSlowClientsGiveFewerSamples(t *testing.T) {
+	r := runner(t, 3)
+	for _, name := range []string{"read/seq-ssd", "write/ckpt", "list/10k"} {
+		w, err := Find(tiny(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		series, err := r.Measure(t.Context(), w, Options{Patience: 1}, Subject{Driver: rig.Disk{}})
+		if err != nil || len(series[0].Samples) != 1 || series[0].Value == 0 {
+			t.Errorf("%s: %+v, %v; want one sample", name, series, err)
+		}
+	}
+}
+
+// The names that results are compared by.
+func TestNamesOfWorkloadsStay(t *testing.T) {
+	names := map[string]bool{}
+	for _, w := range Workloads(tiny()) {
+		names[w.Name] = true
+	}
+	for _, s := range Studies() {
+		if names[s.Name] {
+			t.Errorf("%s is a workload and a study", s.Name)
+		}
+		names[s.Name] = true
+	}
+	for _, name := range []string{
+		"read/seq-cold", "read/seq-warm", "read/rand4k-cold", "read/rand4k-warm", "read/small-cold", "read/small-warm", "read/mmap-model",
+		"list/10k", "list/1m", "stat/tree", "write/ckpt", "write/ckpt-stall", "write/append", "write/small", "restore",
+		"train/retinanet", "train/unet3d", "train/resnet50", "train/cosmoflow", "train/workers", "seeds/table",
+	} {
+		if !names[name] {
+			t.Errorf("there is no workload %s", name)
+		}
+	}
+	for name := range Behind() {
+		if !names[strings.TrimSuffix(name, listedAgain)] {
+			t.Errorf("a reason is given for %s, which there is not", name)
+		}
+	}
+}
+
+func TestWhatGrowsIsNamedByItsStep(t *testing.T) {
+	s := tiny()
+	s.Growth = shortGrowth()
+	for _, g := range s.growths() {
+		for step := range g.steps {
+			w, readers := g.workload(step)
+			m := s.makeGrowth(w.Set)
+			if m == nil || len(m.Files) < max(1, w.Job.Count) || readers < 1 {
+				t.Errorf("%s, step %d: %+v of %+v", g.axis, step, w, m)
+			}
+			if g.axis == "depth" && strings.Count(m.Files[0].Name, "/") != s.Growth.Levels[step] {
+				t.Errorf("%q is not below %d directories", m.Files[0].Name, s.Growth.Levels[step])
+			}
+		}
 	}
 }
 

@@ -42,8 +42,8 @@ func fullTraining() TrainingSizes {
 
 func quickTraining() TrainingSizes {
 	return TrainingSizes{
-		Images: 2_400, LeastCache: 160 << 20, Plain: 240, Inside: 960, Volumes: 28, VolumeBytes: volumeBytes, Shards: 8, ShardBytes: 57_330_020,
-		Cubes: 200, Held: 10_000, Worker: 960, WorkerPlain: 240, Calls: 1_000,
+		Images: 720, LeastCache: 96 << 20, Plain: 240, Inside: 480, Volumes: 28, VolumeBytes: volumeBytes, Shards: 8, ShardBytes: 22_932_000,
+		Cubes: 100, Held: 10_000, Worker: 960, WorkerPlain: 240, Calls: 1_000,
 	}
 }
 

@@ -139,13 +139,16 @@ func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjec
 	}()
 	all := make([][]result.Series, len(subjects))
 	failed := make([]string, len(subjects))
+	spent := make([]time.Duration, len(subjects))
 	for range runs {
 		for i, s := range subjects {
-			if failed[i] != "" {
+			if failed[i] != "" || o.exhausted(spent[i]) {
 				continue
 			}
+			began := time.Now()
 			b := &writeBench{runner: r, workload: w, options: o, subject: s}
 			taken, err := b.sample(ctx)
+			spent[i] += time.Since(began)
 			if w.Task.Job.Pattern == writer.Small {
 				used = append(used, b.place)
 			}

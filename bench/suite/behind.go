@@ -1,0 +1,18 @@
+package suite
+
+// Behind says of workloads what keeps pailfs behind the disk, or behind other clients,
+// as far as measuring has shown it.
+func Behind() map[string]string {
+	names := "names come from the bucket, a page of a thousand after another, and the disk has them"
+	return map[string]string{
+		"read/seq-cold":   "a short object is over while requests still become more and wider: a GiB runs at 0.93 of the link (targets, seq-cold-link)",
+		"read/seq-ssd":    "the file is passed through to the kernel, so that the disk decides, and where on it a file lies (see above)",
+		"read/rand4k-ssd": "the file is passed through to the kernel, so that the disk decides, and where on it a file lies (see above)",
+		"read/small-warm": "each open and each close is a request to the daemon; an immutable mount makes neither",
+		"list/10k":        names, "list/1m": names, "stat/tree": names,
+		"list/10k" + listedAgain:  "the kernel asks the daemon for each piece of a directory",
+		"list/1m" + listedAgain:   "the kernel asks the daemon for each piece of a directory",
+		"stat/tree" + listedAgain: "the kernel asks the daemon for each piece of a directory",
+		"write/small":             "each file is a handful of requests to the daemon and a record in the journal, so that it survives the daemon after close",
+	}
+}
