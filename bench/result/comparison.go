@@ -146,10 +146,10 @@ func (c Comparison) WriteMarkdown(w io.Writer, r *Report) error {
 
 // fewer says of how many runs a median is where others have more.
 func fewer(samples, runs int) string {
-	switch {
-	case samples == runs:
+	switch samples {
+	case runs:
 		return ""
-	case samples == 1:
+	case 1:
 		return " (one run)"
 	}
 	return fmt.Sprintf(" (%d runs)", samples)
