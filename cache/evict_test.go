@@ -297,7 +297,7 @@ func TestFetchWaitsForRoom(t *testing.T) {
 	waitUntil(t, "somebody waits for room", func() bool {
 		c.ssd.residents.mu.Lock()
 		defer c.ssd.residents.mu.Unlock()
-		return c.ssd.residents.mu.room != nil
+		return len(c.ssd.residents.mu.line) == 1
 	})
 	select {
 	case err := <-done:

@@ -75,12 +75,13 @@ func (o *object) takeRoom(ctx context.Context, j *fetchJob) error {
 		}
 		return nil
 	}
+	w := newRoomWaiter(o.id)
+	defer t.residents.leave(w)
 	for {
 		o.mu.Lock()
 		need := diskBytes(o.geometry.size) - o.diskBytes()
 		o.mu.Unlock()
-		room := t.residents.waitRoom()
-		answer, _ := t.residents.reserve(o.id, need, true)
+		answer := t.residents.reserveInLine(w, need)
 		if answer == reserved {
 			j.credit = need
 			return nil
@@ -89,7 +90,7 @@ func (o *object) takeRoom(ctx context.Context, j *fetchJob) error {
 			return fmt.Errorf("%d bytes are more than the SSD tier's %d: %w", need, limit, ErrNoSpace)
 		}
 		select {
-		case <-room:
+		case <-w.look:
 			t.load(o)
 		case <-ctx.Done():
 			return ctx.Err()

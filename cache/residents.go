@@ -68,13 +68,12 @@ type residents struct {
 		// shortageKeen is the most pressing of those whose need shortage is.
 		shortageKeen keenness
 		sketch       *sketch
-		// shortage is the most that was asked for in vain since the evictor looked. short
-		// is what each of those asked for who wait for it, and waiting the sum: one
-		// eviction, which has to tell the disk, serves them all.
+		// shortage is the most that was asked for in vain since the evictor looked.
 		shortage int64
-		short    map[identity]int64
-		waiting  int64
-		// room is closed when there may be room again.
+		// line are those who wait until they find room.
+		line []*roomWaiter
+		// room is closed when there may be room again, or an object is no longer on its
+		// way out.
 		room chan struct{}
 		// uses are those whose use the index does not know yet.
 		uses map[identity]*resident
@@ -96,7 +95,6 @@ func newResidents(full func()) *residents {
 	r.mu.table = make(map[identity]*resident)
 	r.mu.uses = make(map[identity]*resident)
 	r.mu.held = make(map[identity]int)
-	r.mu.short = make(map[identity]int64)
 	r.mu.sketch = newSketch()
 	for _, l := range r.lists() {
 		l.head.next, l.head.prev = &l.head, &l.head
@@ -153,7 +151,7 @@ func (r *residents) setLimit(limit int64) {
 	more := limit > r.mu.limit
 	r.mu.limit = limit
 	if more {
-		r.roomLocked()
+		r.serveLocked() // the evictor, who sets it, looks for victims anyway
 	}
 }
 
@@ -240,10 +238,6 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 	}
 	if r.mu.size+need > r.mu.limit {
 		r.mu.shortage = max(r.mu.shortage, need)
-		if wanted {
-			r.mu.waiting += need - r.mu.short[id]
-			r.mu.short[id] = need
-		}
 		if r.mu.held[id] > 0 {
 			r.mu.shortageKeen = takeWanted
 		}
@@ -304,13 +298,13 @@ func (r *residents) crowdedLocked() bool {
 func (r *residents) excess() (bytes int64, keen keenness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.crowdedLocked() && r.mu.shortage == 0 {
+	waiting, keen := r.waitingLocked()
+	if !r.crowdedLocked() && r.mu.shortage == 0 && waiting == 0 {
 		return 0, takeIdle
 	}
-	free := max(r.slackLocked(), min(max(r.mu.shortage, r.mu.waiting), r.mu.limit))
-	keen = r.mu.shortageKeen
-	r.mu.shortage, r.mu.shortageKeen, r.mu.waiting = 0, takeIdle, 0
-	clear(r.mu.short)
+	free := max(r.slackLocked(), min(max(r.mu.shortage, waiting), r.mu.limit))
+	keen = max(keen, r.mu.shortageKeen)
+	r.mu.shortage, r.mu.shortageKeen = 0, takeIdle
 	return max(r.mu.size-(r.mu.limit-free), 0), keen
 }
 
@@ -432,6 +426,11 @@ func (r *residents) putBack(e *resident) {
 		e.from = &r.mu.main
 	}
 	e.from.pushFront(e)
+	for _, w := range r.mu.line {
+		if w.id == e.id {
+			w.tell()
+		}
+	}
 }
 
 // take marks one object as on its way out, if it is there and is not already.
@@ -487,34 +486,6 @@ func (r *residents) gone(victims []*resident) {
 		}
 	}
 	r.roomLocked()
-}
-
-// waitRoom returns a channel that is closed when reserve may succeed.
-func (r *residents) waitRoom() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.room == nil {
-		r.mu.room = make(chan struct{})
-	}
-	return r.mu.room
-}
-
-// changed says that a victim may be found where there was none.
-func (r *residents) changed() {
-	r.mu.Lock()
-	waiting := r.mu.room != nil
-	r.roomLocked()
-	r.mu.Unlock()
-	if waiting {
-		r.full()
-	}
-}
-
-func (r *residents) roomLocked() {
-	if r.mu.room != nil {
-		close(r.mu.room)
-		r.mu.room = nil
-	}
 }
 
 // presence says whether an object has a file.

@@ -308,33 +308,3 @@ func TestAccountsBalance(t *testing.T) {
 		t.Errorf("%d bytes, %d counted; %d objects, %d in lists", all, r.mu.size, listed, inLists)
 	}
 }
-
-// TestOneEvictionServesAllWhoWaitForRoom: telling the disk costs more than the files
-// that go, so those who fetch must not be served one by one.
-func TestOneEvictionServesAllWhoWaitForRoom(t *testing.T) {
-	r := evicting(testLimit)
-	for n := range uint64(testResidents) {
-		r.reserve(testIdentity(n), testObject, false)
-	}
-	r.excess() // what the evictor was told so far
-	const each = 10 * testObject
-	ask := func(n uint64, wanted bool) {
-		if answer, _ := r.reserve(testIdentity(n), each, wanted); answer != reserveFull {
-			t.Fatalf("answer %d: there is room", answer)
-		}
-	}
-	for n := range uint64(8) {
-		ask(10_000+n, true)
-		ask(10_000+n, true) // it looks again, and wants no more than before
-	}
-	if bytes, _ := r.excess(); bytes < 8*each || bytes > 9*each {
-		t.Errorf("eviction is to free %d bytes for 8 who want %d each", bytes, each)
-	}
-	// Those who do not wait are gone when there is room.
-	for n := range uint64(8) {
-		ask(20_000+n, false)
-	}
-	if bytes, _ := r.excess(); bytes > 3*each {
-		t.Errorf("eviction is to free %d bytes for those who do not wait", bytes)
-	}
-}

@@ -1,0 +1,152 @@
+package cache
+
+import (
+	"slices"
+	"testing"
+)
+
+// fullResidents returns residents that are full, and how often their evictor was asked since.
+func fullResidents(t *testing.T) (r *residents, asked func() int) {
+	t.Helper()
+	n := 0
+	r = newResidents(func() { n++ })
+	r.setLimit(testLimit)
+	for k := range uint64(testResidents) {
+		r.reserve(testIdentity(k), testObject, false)
+	}
+	r.excess() // what the evictor was told so far
+	return r, func() int { defer func() { n = 0 }(); return n }
+}
+
+// line lets objects wait for room for some bytes each.
+func line(t *testing.T, r *residents, bytes ...int64) (waiting []*roomWaiter) {
+	t.Helper()
+	for i, b := range bytes {
+		w := newRoomWaiter(testIdentity(uint64(10_000 + i)))
+		if answer := r.reserveInLine(w, b); answer != reserveFull {
+			t.Fatalf("answer %d: there is room", answer)
+		}
+		waiting = append(waiting, w)
+	}
+	return waiting
+}
+
+// told tells which of them were told to look, and forgets it.
+func told(waiting []*roomWaiter) (those []int) {
+	for i, w := range waiting {
+		select {
+		case <-w.look:
+			those = append(those, i)
+		default:
+		}
+	}
+	return those
+}
+
+// free evicts n objects.
+func free(t *testing.T, r *residents, n int) {
+	t.Helper()
+	var victims []*resident
+	for range n {
+		e := r.pick(takeIdle)
+		if e == nil {
+			t.Fatal("there is no victim")
+		}
+		victims = append(victims, e)
+	}
+	r.gone(victims)
+}
+
+// TestRoomIsOfferedToThoseItIsEnoughFor: a hundred who look in vain would take the
+// processor from reads and hints.
+func TestRoomIsOfferedToThoseItIsEnoughFor(t *testing.T) {
+	r, asked := fullResidents(t)
+	waiting := line(t, r, testObject, testObject, testObject)
+	if asked() == 0 {
+		t.Error("the evictor does not know that somebody waits")
+	}
+	r.changed()
+	if got := told(waiting); got != nil {
+		t.Errorf("%v were told to look where nothing was free", got)
+	}
+	if asked() == 0 {
+		t.Error("the evictor does not know that there may be a victim")
+	}
+	free(t, r, 2)
+	if got := told(waiting); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("%v were told to look where there was room for two", got)
+	}
+	if answer := r.reserveInLine(waiting[0], testObject); answer != reserved {
+		t.Errorf("the first got the answer %d", answer)
+	}
+	// The second has enough of waiting: what it was told of is the third's.
+	r.leave(waiting[1])
+	if got := told(waiting); !slices.Equal(got, []int{2}) {
+		t.Errorf("%v were told to look where one had left", got)
+	}
+	if answer := r.reserveInLine(waiting[2], testObject); answer != reserved {
+		t.Errorf("the third got the answer %d", answer)
+	}
+	if len(r.mu.line) != 0 {
+		t.Errorf("%d wait who have what they wanted", len(r.mu.line))
+	}
+}
+
+// TestWhoNeedsMuchLetsOthersPass: it may wait for what is held for hours.
+func TestWhoNeedsMuchLetsOthersPass(t *testing.T) {
+	r, _ := fullResidents(t)
+	waiting := line(t, r, 100*testObject, testObject)
+	free(t, r, 2)
+	if got := told(waiting); !slices.Equal(got, []int{1}) {
+		t.Errorf("%v were told to look, want the second", got)
+	}
+}
+
+// TestWhoMeetsAnEvictionLooksAgainAfterIt, whatever came of it.
+func TestWhoMeetsAnEvictionLooksAgainAfterIt(t *testing.T) {
+	for name, end := range map[string]func(*residents, *resident){
+		"gone":     func(r *residents, e *resident) { r.gone([]*resident{e}) },
+		"put back": func(r *residents, e *resident) { r.putBack(e) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := fullResidents(t)
+			e := r.pick(takeIdle)
+			w := newRoomWaiter(e.id)
+			if answer := r.reserveInLine(w, testObject); answer != reserveBusy {
+				t.Fatalf("answer %d of an object that is on its way out", answer)
+			}
+			end(r, e)
+			if told([]*roomWaiter{w}) == nil {
+				t.Error("it was not told to look again")
+			}
+		})
+	}
+}
+
+// TestOneEvictionServesAllWhoWaitForRoom: telling the disk costs more than the files
+// that go, so those who fetch must not be served one by one.
+func TestOneEvictionServesAllWhoWaitForRoom(t *testing.T) {
+	r, _ := fullResidents(t)
+	const each = 10 * testObject
+	waiting := line(t, r, each, each, each, each, each, each, each, each)
+	for _, w := range waiting {
+		r.reserveInLine(w, each) // it looks again, and wants no more than before
+	}
+	for range 2 { // they wait until they have it, however often the evictor looks
+		if bytes, _ := r.excess(); bytes < 8*each || bytes > 9*each {
+			t.Errorf("eviction is to free %d bytes for 8 who want %d each", bytes, each)
+		}
+	}
+	for _, w := range waiting {
+		r.leave(w)
+	}
+	// Those who do not wait are gone when there is room.
+	for n := range uint64(8) {
+		if answer, _ := r.reserve(testIdentity(20_000+n), each, false); answer != reserveFull {
+			t.Fatalf("answer %d: there is room", answer)
+		}
+	}
+	if bytes, _ := r.excess(); bytes > 3*each {
+		t.Errorf("eviction is to free %d bytes for those who do not wait", bytes)
+	}
+}
