@@ -90,3 +90,18 @@ func TestTrainRefusesWhatItCannotDo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestEchoReturnsWhatItIsSent(t *testing.T) {
+	e, err := startEcho()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if took, err := e.take(); err != nil || took <= 0 {
+			t.Errorf("it took %v: %v", took, err)
+		}
+	}
+	if err := e.end(); err != nil {
+		t.Error(err)
+	}
+}

@@ -66,6 +66,9 @@ type HintCost struct {
 	// announced.
 	Preload []float64 `json:"preload"`
 	Files   int64     `json:"files"`
+	// Echo are the seconds in which another process returned a byte, after each of these
+	// calls: what the machine takes for two switches just then.
+	Echo []float64 `json:"echo"`
 	// Release are the seconds of the calls that let files go, a batch each.
 	Release []float64 `json:"release"`
 	// Late counts the files that were not announced when they were read.

@@ -23,6 +23,7 @@ type mountSource struct {
 
 	client  *control.Client // nil without hints
 	session control.OpenResult
+	echo    *echo
 
 	mu struct {
 		sync.Mutex
@@ -62,6 +63,9 @@ func openMountSource(job Job, m *dataset.Manifest, order []*dataset.File) (*moun
 	err = s.client.Call(context.Background(), "loader.open", control.OpenParams{
 		Task: "bench", Buffer: job.Training.Lookahead, Instance: fmt.Sprint(time.Now().UnixNano()),
 	}, &s.session)
+	if err == nil {
+		s.echo, err = startEcho()
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.client.Close())
 	}
@@ -118,10 +122,16 @@ func (s *mountSource) announce(ctx context.Context) error {
 	}
 	var answer control.PreloadResult
 	began := time.Now()
-	if err := s.client.Call(ctx, "loader.preload", control.PathsParams{Session: s.session.Session, Paths: names}, &answer); err != nil {
+	// It is answered at once, and need not be called back.
+	if err := s.client.Call(context.WithoutCancel(ctx), "loader.preload", control.PathsParams{Session: s.session.Session, Paths: names}, &answer); err != nil {
 		return err
 	}
 	s.mu.cost.Preload = append(s.mu.cost.Preload, time.Since(began).Seconds())
+	echoed, err := s.echo.take()
+	if err != nil {
+		return err
+	}
+	s.mu.cost.Echo = append(s.mu.cost.Echo, echoed.Seconds())
 	s.mu.cost.Files += int64(answer.Accepted)
 	s.mu.told += answer.Accepted
 	s.mu.quota -= answer.Accepted
@@ -232,6 +242,6 @@ func (s *mountSource) close() (*HintCost, error) {
 	if s.client == nil {
 		return nil, err
 	}
-	err = errors.Join(err, s.client.Call(context.Background(), "loader.close", control.CloseParams{Session: s.session.Session}, nil), s.client.Close())
+	err = errors.Join(err, s.client.Call(context.Background(), "loader.close", control.CloseParams{Session: s.session.Session}, nil), s.client.Close(), s.echo.end())
 	return &s.mu.cost, err
 }

@@ -106,6 +106,9 @@ type Hints struct {
 	// Preload and Release are the times of single calls.
 	Preload *Quantiles `json:"preload"`
 	Release *Quantiles `json:"release"`
+	// Echo are the times in which another process returned a byte, after each call that
+	// announced: what the machine takes for that just then. nil in older reports.
+	Echo *Quantiles `json:"echo,omitempty"`
 	// Files is how many were announced, Late how many were read before.
 	Files int64 `json:"files"`
 	Late  int64 `json:"late"`

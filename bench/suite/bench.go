@@ -91,9 +91,14 @@ func (b *bench) reach(ctx context.Context, run int) error {
 		_, _, err := b.runner.cfg.Reader.Run(ctx, b.warmUp(run))
 		return err
 	}
-	// What was written before must not be written while the clock runs.
+	return b.runner.settle()
+}
+
+// settle makes the machine ready for a sample: what was written before must not be
+// written while the clock runs, and memory not be used for the first time.
+func (r *Runner) settle() error {
 	unix.Sync()
-	return machine.PrepareMemory(b.runner.cfg.Sizes.memory())
+	return machine.PrepareMemory(r.cfg.Sizes.memory())
 }
 
 // drop empties the kernel's caches, the server's data included.
@@ -221,7 +226,10 @@ func (r *Runner) timed(ctx context.Context, daemons []int, do func() (reader.Out
 	sample.Seconds, sample.Bytes, sample.Ops = out.Seconds, out.Bytes, out.Ops
 	sample.Latencies, sample.Utilisation = out.Latencies, out.Utilisation
 	if h := out.Hints; h != nil {
-		sample.Hints = &result.Hints{Preload: result.QuantilesOf(h.Preload), Release: result.QuantilesOf(h.Release), Files: h.Files, Late: h.Late}
+		sample.Hints = &result.Hints{
+			Preload: result.QuantilesOf(h.Preload), Release: result.QuantilesOf(h.Release), Echo: result.QuantilesOf(h.Echo),
+			Files: h.Files, Late: h.Late,
+		}
 	}
 	sample.Quantiles = result.QuantilesOf(out.Latencies)
 	sample.ReaderPeak = out.PeakBytes

@@ -4,6 +4,8 @@ Reads a job from standard input and writes what it found, both JSON; see trainho
 """
 
 import json
+import os
+import subprocess
 import sys
 import time
 
@@ -15,12 +17,36 @@ from dataset_file_loader.model import DatasetFile
 from pailfs.torch import PreloadingSampler, release_after
 
 
+class Echo:
+    """Another process that returns a byte: what two switches of processes take just then.
+
+    No call of a daemon can take less beside the same readers.
+    """
+
+    def __init__(self):
+        self._process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self.times = []
+
+    def take(self):
+        began = time.perf_counter()
+        os.write(self._in, b"x")
+        os.read(self._out, 1)
+        self.times.append(time.perf_counter() - began)
+
+    def end(self):
+        self._process.kill()
+        self._process.communicate()
+        return self.times
+
+
 class Timed:
-    """A client whose calls are timed."""
+    """A client whose calls are timed, each with an echo after it."""
 
     def __init__(self, client):
         self._client = client
         self.many = []
+        self.echo = Echo()
 
     def __getattr__(self, name):
         return getattr(self._client, name)
@@ -29,6 +55,7 @@ class Timed:
         began = time.perf_counter()
         taken = self._client.preload_many(files)
         self.many.append((time.perf_counter() - began, taken))
+        self.echo.take()
         return taken
 
 
@@ -87,7 +114,7 @@ def batched(job):
     utilisation, _ = epoch(loader, job["compute"])
     unsent = client.counters()["unsent"]
     client.close()
-    return utilisation, client.many, unsent
+    return utilisation, client.many, client.echo.end(), unsent
 
 
 def single(job):
@@ -96,7 +123,7 @@ def single(job):
                                      persistence_file_path=".bench/single/", preload_request_buffer_size=512)
     data = Single(job["mount"], job["names"][:job["calls"]], client)
     order = list(RandomSampler(data))
-    calls = []
+    calls, echo = [], Echo()
 
     def sample():
         told = 0
@@ -108,6 +135,7 @@ def single(job):
                 began = time.perf_counter()
                 client.preload_dataset_file(file)
                 calls.append(time.perf_counter() - began)
+                echo.take()
                 told += 1
             yield order[i:i + job["batch"]]
 
@@ -122,16 +150,16 @@ def single(job):
     _, items = epoch(loader, job["compute"])
     unsent = client.counters()["unsent"]
     client.close()
-    return calls, [i[0] for i in items], [i[1] for i in items], unsent
+    return calls, echo.end(), [i[0] for i in items], [i[1] for i in items], unsent
 
 
 def main():
     torch.set_num_threads(1)
     job = json.load(sys.stdin)
-    utilisation, many, unsent = batched(job)
-    one, active, release, more = single(job)
-    json.dump({"utilisation": utilisation, "many": many, "one": one, "active": active, "release": release,
-               "unsent": unsent + more}, sys.stdout)
+    utilisation, many, many_echo, unsent = batched(job)
+    one, one_echo, active, release, more = single(job)
+    json.dump({"utilisation": utilisation, "many": many, "many_echo": many_echo, "one": one, "one_echo": one_echo,
+               "active": active, "release": release, "unsent": unsent + more}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -121,6 +121,9 @@ func (c *Client) call(ctx context.Context, method string, params any) ([]byte, e
 		return nil, fmt.Errorf("the request has %d bytes, the limit is %d", len(payload), MaxPayload)
 	}
 
+	if ctx.Done() == nil {
+		return c.converse(ctx, payload) // nobody calls it back
+	}
 	// An ioctl blocks for up to a second and cannot be called back, so it is made
 	// beside the caller, who may leave when ctx ends.
 	type outcome struct {
