@@ -45,6 +45,8 @@ func (r *residents) reserveInLine(w *roomWaiter, bytes int64) reservation {
 		}
 		if !slices.Contains(r.mu.line, w) {
 			r.mu.line = append(r.mu.line, w)
+		} else if answer == reserveFull {
+			r.serveLocked() // it was told of room that a write has taken: the rest may do for another
 		}
 	}
 	r.mu.Unlock()

@@ -102,6 +102,23 @@ func TestWhoNeedsMuchLetsOthersPass(t *testing.T) {
 	}
 }
 
+// TestRoomThatAWriteHasTakenIsOfferedAgain: what is left of it is enough for another.
+func TestRoomThatAWriteHasTakenIsOfferedAgain(t *testing.T) {
+	r, _ := fullResidents(t)
+	waiting := line(t, r, 3*testObject, testObject)
+	free(t, r, 3)
+	if got := told(waiting); !slices.Equal(got, []int{0}) {
+		t.Fatalf("%v were told to look, want the first", got)
+	}
+	r.reserve(testIdentity(20_000), testObject, false)
+	if answer := r.reserveInLine(waiting[0], 3*testObject); answer != reserveFull {
+		t.Fatalf("the first got the answer %d", answer)
+	}
+	if got := told(waiting); !slices.Equal(got, []int{1}) {
+		t.Errorf("%v were told to look, want the second", got)
+	}
+}
+
 // TestWhoMeetsAnEvictionLooksAgainAfterIt, whatever came of it.
 func TestWhoMeetsAnEvictionLooksAgainAfterIt(t *testing.T) {
 	for name, end := range map[string]func(*residents, *resident){
