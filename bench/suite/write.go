@@ -38,6 +38,9 @@ type Task struct {
 // inStore is added to a workload's name for the time until all is in the bucket.
 const inStore = "-in-oss"
 
+// besideDisk is the plain disk, used in turn with the subject in one and the same run.
+const besideDisk = "disk, in the same run"
+
 // writes returns the workloads that write.
 func writes(s Sizes) []Workload {
 	checkpoint := func(files int) []writer.File { return shards(files, s.CheckpointBytes) }
@@ -103,8 +106,10 @@ func (w Workload) Takes(d rig.Driver) bool {
 }
 
 const (
-	// writeLink is the link of the workloads that write.
+	// writeLink is the link of the workloads that write, writeRate the same in bytes a
+	// second.
 	writeLink = "600MB"
+	writeRate = 600e6
 	// savesKept is how many checkpoints are kept beside the one that is written.
 	savesKept = 1
 )
@@ -238,11 +243,15 @@ func (b *writeBench) reads() bool { return b.job.Pattern == writer.Map || b.job.
 
 // freshMemory is what the page cache will take.
 func (b *writeBench) freshMemory() int64 {
-	size := int64(1 << 20)
+	return min(b.bytes()+1<<20, 4<<30)
+}
+
+// bytes is the size of all files when all is written.
+func (b *writeBench) bytes() (n int64) {
 	for _, f := range b.expected {
-		size += f.Size
+		n += f.Size
 	}
-	return min(size, 4<<30)
+	return n
 }
 
 func (b *writeBench) fromDisk() bool { return b.subject.Driver.Source() == rig.FromDisk }
@@ -335,6 +344,7 @@ func (b *writeBench) write(ctx context.Context) error {
 	if s, ok := b.session.(*rig.PailfsSession); ok && b.job.Pattern == writer.Append {
 		// Every round begins with a log that is in the bucket.
 		b.job.Between = s.FlushCommand(s.Mount)
+		b.job.Beside = filepath.Join(b.place.Work, "beside.log")
 	}
 	var out writer.Outcome
 	var used child.CPU
@@ -349,6 +359,11 @@ func (b *writeBench) write(ctx context.Context) error {
 	sample.Value = b.workload.value(sample)
 	if !w.Only {
 		b.add(b.workload.Name, b.workload.Metric, sample)
+	}
+	if len(out.Beside) > 0 {
+		beside := result.Sample{Latencies: out.Beside}
+		beside.Value = b.workload.value(beside)
+		b.addOf(besideDisk, b.workload.Name, b.workload.Metric, beside)
 	}
 	switch {
 	case b.fromDisk():
@@ -382,6 +397,15 @@ func (b *writeBench) write(ctx context.Context) error {
 func (b *writeBench) restore(ctx context.Context) error {
 	if !b.workload.Task.Restore || b.job.Bucket != nil {
 		return nil
+	}
+	if b.fromDisk() {
+		// Memory that was not used for some seconds is slower on some machines; what is
+		// uploaded is as old when it is read.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(b.bytes()) * time.Second / writeRate):
+		}
 	}
 	job := b.job
 	job.Pattern, job.Writers = writer.Read, 1
@@ -439,8 +463,13 @@ func (b *writeBench) arrive(ctx context.Context) (at time.Time, err error) {
 
 // add notes a sample as a series of its own.
 func (b *writeBench) add(name string, metric result.Metric, sample result.Sample) {
+	b.addOf(b.subject.label(), name, metric, sample)
+}
+
+// addOf is add for a client that was measured beside the subject.
+func (b *writeBench) addOf(client, name string, metric result.Metric, sample result.Sample) {
 	s := result.Series{
-		Workload: name, Client: b.subject.label(), Link: b.options.Link.String(), Metric: metric,
+		Workload: name, Client: client, Link: b.options.Link.String(), Metric: metric,
 		Value: sample.Value, Samples: []result.Sample{sample},
 	}
 	if b.workload.Task.Job.Writers > 1 {

@@ -237,17 +237,32 @@ func appendRounds(ctx context.Context, job Job, c *Content) (Outcome, error) {
 	buf := make([]byte, job.AppendBytes)
 	c.File(f.Name)
 	size := f.Size
-	for range job.Rounds {
+	if job.Beside != "" {
+		if err := os.WriteFile(job.Beside, nil, 0o600); err != nil {
+			return out, err
+		}
+	}
+	for round := range job.Rounds {
 		c.Fill(buf, size)
 		// Whatever ran since the last round has given memory back, to the machine's host perhaps.
 		if err := machine.PrepareMemory(4 * int64(len(buf))); err != nil {
 			return out, err
 		}
-		began := time.Now()
-		err := appendOnce(path, buf)
-		took := time.Since(began).Seconds()
-		if err != nil {
-			return out, fmt.Errorf("append to %q: %w", f.Name, err)
+		var took float64
+		for turn := range 2 {
+			if beside := turn == round%2; !beside {
+				t, err := appendOnce(path, buf)
+				if err != nil {
+					return out, fmt.Errorf("append to %q: %w", f.Name, err)
+				}
+				took = t
+			} else if job.Beside != "" {
+				t, err := appendOnce(job.Beside, buf)
+				if err != nil {
+					return out, fmt.Errorf("append to %q: %w", job.Beside, err)
+				}
+				out.Beside = append(out.Beside, t)
+			}
 		}
 		size += int64(len(buf))
 		out.Latencies = append(out.Latencies, took)
@@ -267,12 +282,15 @@ func appendRounds(ctx context.Context, job Job, c *Content) (Outcome, error) {
 	return out, err
 }
 
-func appendOnce(path string, p []byte) error {
+// appendOnce returns the seconds that it took.
+func appendOnce(path string, p []byte) (float64, error) {
+	began := time.Now()
 	fd, err := open(path, unix.O_WRONLY|unix.O_APPEND)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return errors.Join(writeAll(fd, p), unix.Close(fd))
+	err = errors.Join(writeAll(fd, p), unix.Close(fd))
+	return time.Since(began).Seconds(), err
 }
 
 // touch makes the pages of p present, so that no timed call pays for it.

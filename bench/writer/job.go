@@ -55,6 +55,10 @@ type Job struct {
 	// before (Append).
 	AppendBytes int `json:"append_bytes,omitempty"`
 	Rounds      int `json:"rounds,omitempty"`
+	// Beside is a file of another file system to which the same is appended in the same
+	// rounds, before the job's file and after it in turn, so that both find the machine in
+	// the same state. "" means none.
+	Beside string `json:"beside,omitempty"`
 	// Between is run after each round, off the clock.
 	Between []string `json:"between,omitempty"`
 
@@ -73,6 +77,8 @@ type Outcome struct {
 	Ops int64 `json:"ops"`
 	// Latencies are the seconds of every round.
 	Latencies []float64 `json:"latencies,omitempty"`
+	// Beside are those of the file beside.
+	Beside []float64 `json:"beside,omitempty"`
 	// PeakBytes is the largest resident size of a process that wrote.
 	PeakBytes int64 `json:"peak_bytes"`
 }

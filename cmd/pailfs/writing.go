@@ -65,6 +65,7 @@ func (d *daemon) openSpace(context.Context) error {
 		User:        fmt.Sprintf("the mount at %s (process %d)", d.at, os.Getpid()),
 		StagingSize: int64(c.StagingSize),
 		Bandwidth:   int64(c.UploadBandwidth),
+		Unpaced:     c.UploadPace == "none",
 		Attrs:       c.Attrs == "oss",
 		Busy:        func() bool { return d.limiter.Stats().InFlight[oss.Demand] > 0 },
 		Changed:     d.nameChanged,

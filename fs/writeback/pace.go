@@ -25,6 +25,8 @@ const (
 // pacing says what programs that write leave of the machine. It is the watcher's, but
 // for the atomics.
 type pacing struct {
+	// off says that nothing is fast.
+	off bool
 	// closes counts the files that were committed for the first time since the last look.
 	closes atomic.Int64
 	// fast says that programs write, or close files, fast; yielding, that some of the
@@ -74,7 +76,7 @@ func (p *pacing) look(at time.Time, grown int64, writing bool) (again bool) {
 	}
 	p.speed = 0.7*p.speed + 0.3*float64(grown)/seconds
 	p.rate = 0.7*p.rate + 0.3*float64(closed)/seconds
-	fast := p.speed > fastWriting || p.rate > fastClosing
+	fast := !p.off && (p.speed > fastWriting || p.rate > fastClosing)
 	p.fast.Store(fast)
 	p.yielding.Store(fast && p.spent < yieldMost)
 	return true

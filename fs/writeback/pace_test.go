@@ -43,6 +43,22 @@ func TestUploadsWaitForProgramsThatWrite(t *testing.T) {
 	})
 }
 
+func TestUploadsMayBeToldToWaitForNobody(t *testing.T) {
+	at := time.Now()
+	p := pacing{off: true}
+	p.begin(at)
+	for range 50 {
+		at = at.Add(watchEvery)
+		p.closes.Add(fastClosing)
+		if !p.look(at, fastWriting, true) {
+			t.Fatal("nobody looks any more: parts of what is being written would not be sent")
+		}
+		if p.fast.Load() || p.yielding.Load() {
+			t.Fatal("uploads give way to programs that write")
+		}
+	}
+}
+
 // Programs that write without an end are not waited for without an end.
 func TestUploadsDoNotWaitForEver(t *testing.T) {
 	for name, busy := range map[string]func(p *pacing) (grown int64){

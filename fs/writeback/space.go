@@ -39,6 +39,8 @@ type Config struct {
 	FullWait time.Duration
 	// Bandwidth bounds uploads, in bytes a second; 0 means that it does not.
 	Bandwidth int64
+	// Unpaced says that uploads give way to no program that writes fast.
+	Unpaced bool
 	// Through, if set, says whether fsync and close of a path wait until the object
 	// store has it.
 	Through func(path string) bool
@@ -237,7 +239,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 		cfg: cfg, base: base, bucket: bucket, cache: cache, log: log, disk: d, boot: boot,
 		publishNow: make(chan struct{}, 1), commitNow: make(chan struct{}, 1), settleNow: make(chan struct{}, 1), watchNow: make(chan struct{}, 1),
 		roomNow: make(chan struct{}, 1),
-		parts:   newWeights(maxPartsInFlight), memory: newWeights(maxSmallBytes),
+		parts:   newWeights(maxPartsInFlight), memory: newWeights(maxSmallBytes), pacing: pacing{off: cfg.Unpaced},
 	}
 	if cfg.Bandwidth > 0 {
 		s.limit = rate.NewLimiter(rate.Limit(cfg.Bandwidth), int(max(min(cfg.Bandwidth, 1<<30), 1<<20)))
