@@ -33,7 +33,7 @@ const peersLink = "600MB"
 
 // peersPatience is how long a client may take for a workload before it gives no more
 // samples, where the sizes are not full: slow clients would take most of the time.
-const peersPatience = 5 * time.Second
+const peersPatience = 3 * time.Second
 
 // Run implements the command.
 func (c *peersCmd) Run(p program) error {

@@ -71,7 +71,7 @@ func Quick() Sizes {
 		StreamBytes: 2 << 30, Names: 200_000, InventoryRows: 2_000_000,
 		ListNames: 10_000, WideNames: 50_000, TreeDirs: 100, TreeNames: 200,
 		CheckpointBytes: 256 << 20, ModelBytes: 256 << 20, SaveBytes: 128 << 20, SaveRounds: 3, SaveEvery: time.Second,
-		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 3, TinyFiles: 600, TinyBytes: 4 << 10, DirtyBytes: 8 << 30,
+		LogBytes: 100 << 20, AppendBytes: 10e6, AppendRounds: 3, TinyFiles: 300, TinyBytes: 4 << 10, DirtyBytes: 8 << 30,
 		Training: quickTraining(), Growth: fullGrowth(),
 	}
 }

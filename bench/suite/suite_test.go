@@ -110,6 +110,14 @@ func TestColdRunsContinueWhereTheOneBeforeEnded(t *testing.T) {
 	}
 }
 
+func TestTheCacheOfImagesIsOneThatPailfsTakes(t *testing.T) {
+	for name, s := range map[string]Sizes{"full": Full(), "quick": Quick(), "short": Short()} {
+		if got := s.imageCache(); got < 128<<20 { // half of it on disk, of which it wants 64 MiB
+			t.Errorf("%s: %d bytes", name, got)
+		}
+	}
+}
+
 func TestSlowClientsGiveFewerSamples(t *testing.T) {
 	r := runner(t, 3)
 	for _, name := range []string{"read/seq-ssd", "write/ckpt", "list/10k"} {

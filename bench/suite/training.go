@@ -42,8 +42,8 @@ func fullTraining() TrainingSizes {
 
 func quickTraining() TrainingSizes {
 	return TrainingSizes{
-		Images: 720, LeastCache: 96 << 20, Plain: 240, Inside: 480, Volumes: 28, VolumeBytes: volumeBytes, Shards: 8, ShardBytes: 22_932_000,
-		Cubes: 100, Held: 10_000, Worker: 960, WorkerPlain: 240, Calls: 1_000,
+		Images: 480, LeastCache: 128 << 20, Plain: 240, Inside: 240, Volumes: 28, VolumeBytes: volumeBytes, Shards: 8, ShardBytes: 22_932_000,
+		Cubes: 64, Held: 10_000, Worker: 960, WorkerPlain: 240, Calls: 1_000,
 	}
 }
 
