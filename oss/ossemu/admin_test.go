@@ -75,6 +75,31 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// TestWhoHasAnAnswerFindsTheRequestCounted looks while most of an answer is still
+// to be sent: the count must not wait for it.
+func TestWhoHasAnAnswerFindsTheRequestCounted(t *testing.T) {
+	c := start(t, ossemu.Config{})
+	c.put("key", pattern(64<<20)) // more than the sockets between the two hold
+	resp, err := c.http.Do(c.request(c.object("GET", "key", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	st := c.emu.Server.Stats()
+	if get := st.Operations["GetObject"]; get.Requests != 1 || get.Status[200] != 1 || st.InFlight != 1 {
+		t.Errorf("%+v with %d in flight, want the one that is being answered", get, st.InFlight)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	for c.emu.Server.Stats().InFlight != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if get := c.emu.Server.Stats().Operations["GetObject"]; get.Requests != 1 || get.BytesOut != 64<<20 {
+		t.Errorf("%+v after it was answered", get)
+	}
+}
+
 func TestFaultsCanBeSetWhileItRuns(t *testing.T) {
 	c := start(t, ossemu.Config{})
 	c.put("key", []byte("x"))

@@ -44,8 +44,8 @@ func (c *counters) enter() {
 	}
 }
 
-func (c *counters) leave(op operation, status int, in, out int64) {
-	c.inFlight.Add(-1)
+// answered counts a request and the body that came with it.
+func (c *counters) answered(op operation, status int, in int64) {
 	o := &c.operations[op]
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,7 +54,15 @@ func (c *counters) leave(op operation, status int, in, out int64) {
 	}
 	o.mu.status[status]++
 	o.mu.in += in
+}
+
+// leave counts what was sent to a request that was counted before.
+func (c *counters) leave(op operation, out int64) {
+	o := &c.operations[op]
+	o.mu.Lock()
 	o.mu.out += out
+	o.mu.Unlock()
+	c.inFlight.Add(-1)
 }
 
 // injected remembers a latency that the shape asked for.
@@ -135,7 +143,7 @@ func (c *operationCounter) stats() OperationStats {
 }
 
 // ResetStats begins counting anew. Requests in flight are counted when they
-// end.
+// are answered.
 func (s *Server) ResetStats() {
 	c := &s.counters
 	for op := range c.operations {

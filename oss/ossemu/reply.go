@@ -58,7 +58,17 @@ func (q *request) begin(status int) {
 	}
 	h["x-oss-server-time"] = q.value(strconv.FormatInt(time.Since(q.began).Milliseconds(), 10))
 	q.status = status
+	q.count()
 	q.w.WriteHeader(status)
+}
+
+// count counts the request, once. It comes before the answer: whoever has that
+// finds the request counted.
+func (q *request) count() {
+	if !q.counted {
+		q.counted = true
+		q.counters.answered(q.op, q.status, q.bytesIn)
+	}
 }
 
 // Headers are written as the service writes them, which is not the form that

@@ -53,6 +53,8 @@ type request struct {
 	bytesIn, bytesOut int64
 	// status is what was answered, 0 while nothing was.
 	status int
+	// counted says that the counters have the request.
+	counted bool
 
 	// values holds the header values of the answer in one piece of memory.
 	values  [16]string

@@ -20,7 +20,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := &request{Server: s, r: r, w: w, began: time.Now(), id: s.newRequestID()}
 	s.counters.enter()
-	defer func() { s.counters.leave(q.op, q.status, q.bytesIn, q.bytesOut) }()
+	defer func() {
+		q.count()
+		s.counters.leave(q.op, q.bytesOut)
+	}()
 	if refusal := q.admit(); refusal != nil {
 		q.drain()
 		q.refuse(refusal)

@@ -114,6 +114,7 @@ func (q *request) sendSpoiled(rep *reply, f *armedFault) {
 // reset breaks the connection: at once and with what is under way lost, or in an
 // orderly way after what was sent.
 func (q *request) reset(hard bool) {
+	q.count()
 	if fl, ok := q.w.(http.Flusher); ok && q.status != 0 {
 		fl.Flush()
 	}

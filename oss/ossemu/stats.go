@@ -7,7 +7,8 @@ import "time"
 type Stats struct {
 	// Since is when counting began.
 	Since time.Time `json:"since"`
-	// Operations holds the operations that have occurred, by name.
+	// Operations holds the operations that have occurred, by name. A request counts
+	// from before the first byte of its answer, what is sent when it has been.
 	Operations map[string]OperationStats `json:"operations"`
 	// Requests, BytesIn and BytesOut are sums over all operations.
 	Requests int64 `json:"requests"`
