@@ -33,7 +33,7 @@ const (
 )
 
 // patience bounds every wait of these tests. Nothing is asserted on time.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // store is an emulated object store.
 type store struct {
@@ -150,7 +150,8 @@ func mustRun(t *testing.T, args ...string) outcome {
 }
 
 // newMountPoint returns an empty directory from which whatever is mounted there
-// is removed when the test ends.
+// is removed when the test ends. The daemons that served it end first: they write
+// to directories that are removed next.
 func newMountPoint(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -165,13 +166,14 @@ func newMountPoint(t *testing.T) string {
 		for {
 			m, mounted, err := mountpoint.At(at)
 			if err != nil || !mounted {
-				return
+				break
 			}
 			_ = mountpoint.Abort(m)
 			if mountpoint.Unmount(at, true) != nil {
-				return
+				break
 			}
 		}
+		killDaemons(t, at)
 	})
 	return at
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds every wait; nothing is asserted on time.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // images builds both images from bin/ into storage of the test's own, and returns the root of
 // a container of each.
