@@ -87,10 +87,11 @@ func waitingReaders(o *object) (n int) {
 	return n
 }
 
-// waitUntil polls for something that other goroutines bring about.
+// waitUntil polls for something that other goroutines bring about. The limit ends
+// what hangs.
 func waitUntil(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
