@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,22 +108,34 @@ func crowd(w *world, dir string, n int) []string {
 }
 
 func TestLargeDirectoryIsListedOnceAndWhole(t *testing.T) {
-	w := newWorld()
-	want := crowd(w, "dir", crowdSize())
-	s := mounted(t, w, Config{}, cache.Config{})
+	untilUndisturbed(t, func(t *testing.T, p *pages) string {
+		w := newWorld()
+		want := crowd(w, "dir", crowdSize())
+		s := mounted(t, w, Config{}, cache.Config{})
+		return listedOnce(t, s, p, want, &w.readdirs)
+	})
+}
+
+// listedOnce lists the directory "dir" twice and returns what is wrong if the
+// second listing asks the tree.
+func listedOnce(t *testing.T, s *site, p *pages, want []string, asked *atomic.Int64) (wrong string) {
+	t.Helper()
 	if d := cmp.Diff(want, listed(t, s.path("dir"))); d != "" {
 		t.Fatalf("first listing: %.2000s", d)
 	}
-	before := w.readdirs.Load()
+	p.look(t, s.path("dir"))
+	before := asked.Load()
 	if d := cmp.Diff(want, listed(t, s.path("dir"))); d != "" {
 		t.Fatalf("second listing: %.2000s", d)
 	}
-	if n := w.readdirs.Load() - before; n != 0 {
-		t.Errorf("the second listing asked the tree %d times, want the kernel's cache", n)
+	if n := asked.Load() - before; n != 0 {
+		wrong = fmt.Sprintf("the second listing asked the tree %d times, want the kernel's cache", n)
 	}
+	p.look(t, s.path("dir"))
 	if n := s.mount.Status().Inodes; n > 2000 {
 		t.Errorf("listing the names made %d inodes", n)
 	}
+	return wrong
 }
 
 func crowdSize() int {
@@ -208,10 +221,15 @@ func seekAbout(path string, want []string, rng *rand.Rand) error {
 // names although others before them have gone meanwhile: as a program meets that
 // removes what it lists.
 func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
+	untilUndisturbed(t, goesOnWhereTheKernelsCacheEnds)
+}
+
+func goesOnWhereTheKernelsCacheEnds(t *testing.T, p *pages) (wrong string) {
 	w := newWorld()
 	want := crowd(w, "dir", 3000)
 	s := mounted(t, w, Config{}, cache.Config{})
 	listed(t, s.path("dir")) // the kernel keeps it
+	p.look(t, s.path("dir"))
 	eventually(t, "it is released", func() bool { return s.mount.Status().OpenDirs == 0 })
 
 	fd := openDir(t, s.path("dir"))
@@ -227,7 +245,7 @@ func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
 		}
 		got = append(got, names(entries)...)
 		if removed == 0 && w.readdirs.Load() != before {
-			t.Error("the beginning does not come from the kernel's cache")
+			wrong = "the beginning does not come from the kernel's cache"
 		}
 		for ; removed < len(got); removed++ {
 			w.remove("dir/" + got[removed])
@@ -238,6 +256,7 @@ func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("%d of %d names: %.1000s", len(got), len(want), d)
 	}
+	return wrong
 }
 
 // What is kept of closed directories is bounded; the kernel is told to forget what

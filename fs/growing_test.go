@@ -75,7 +75,7 @@ func TestLogsAreSeenElsewhereWhileTheyGrow(t *testing.T) {
 		return len(got) > 0
 	}
 	// It takes ten seconds to look like a log.
-	for deadline := time.Now().Add(2 * time.Minute); !seen(); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !seen(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the log was never in the bucket")
 		}

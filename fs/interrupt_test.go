@@ -173,7 +173,7 @@ func waitFor(a waitArgs) (waitResult, error) {
 		select { // a signal that waited for the system call to end comes now
 		case sig := <-handled:
 			handled <- sig
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 		}
 	}
 	return waitResult{Errno: errnoNumber(err), Signals: len(handled)}, nil

@@ -60,7 +60,7 @@ func TestLargeFilesThatCannotBeKeptGoWhenTheyAreClosed(t *testing.T) {
 	w.mount.fs.keepAtOnce.Store(100_000)
 	for _, name := range []string{"removed", "replaced"} {
 		f := w.losesItsName(t, name)
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 			if due := w.space.Pending(name, 10); len(due) == 1 && due[0].State == "open" {
 				break
 			}

@@ -11,6 +11,9 @@ import (
 	"go.uber.org/goleak"
 )
 
+// patience bounds every wait of these tests; nothing is asserted on it.
+const patience = 2 * time.Minute
+
 // TestMain runs the tests with the umask that a daemon has, and fails if a mount
 // or a goroutine outlives them. The same binary is the program that reads mounts
 // from outside: a page fault on our own mount would stop the garbage collector,
@@ -37,7 +40,7 @@ func TestMain(m *testing.M) {
 // leaked returns an error if goroutines do not end, for which a busy machine gives
 // them time.
 func leaked() (err error) {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if err = goleak.Find(); err == nil {
 			return nil
 		}

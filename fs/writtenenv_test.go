@@ -126,7 +126,7 @@ func (w *written) path(name string) string { return filepath.Join(w.dir, name) }
 // drain waits until everything is in the bucket.
 func (w *written) drain(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	must(t, w.space.Flush(ctx, ""))
 }
