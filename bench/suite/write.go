@@ -357,6 +357,9 @@ func (b *writeBench) write(ctx context.Context) error {
 		return err
 	}
 	sample.Value = b.workload.value(sample)
+	if len(b.job.Between) > 0 {
+		sample.ServerShare = sample.Spent.Server // it works between the rounds
+	}
 	if !w.Only {
 		b.add(b.workload.Name, b.workload.Metric, sample)
 	}
