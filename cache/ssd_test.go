@@ -460,7 +460,8 @@ func TestFilesThatACrashLeftAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkRead(t, s, h, 0, 200_000)
-		waitUntil(t, "the write queue is empty", func() bool { return c.Stats().SSD.Queued == 0 })
+		// What was read is queued a moment after the reader has it.
+		waitUntil(t, "it is on SSD", func() bool { return c.Residency(obj).SSD > 0 && c.Stats().SSD.Queued == 0 })
 		_ = h.Close()
 	}
 	go func(tier *ssdTier, closing <-chan struct{}) {
