@@ -184,7 +184,7 @@ func TestFilesOfAnotherDaemonAreNotChanged(t *testing.T) {
 		t.Fatal("the second does not hand its file out")
 	}
 	checkRead(t, s, openObject(t, first, obj), 0, 3<<20)
-	waitUntil(t, "the first has it too, or nothing", func() bool { return first.Stats().SSD.Queued == 0 })
+	waitUntil(t, "the first has it too, or nothing", func() bool { return settled(first) })
 	got := make([]byte, obj.Size)
 	if _, err := file.ReadAt(got, 0); err != nil {
 		t.Fatal(err)

@@ -241,10 +241,33 @@ func (c *Cache) crash(t testing.TB) {
 	}
 }
 
+// settled reports whether nothing is on its way and nothing waits to be written. Who
+// reads may have the bytes a moment before they are queued.
+func settled(c *Cache) bool {
+	for i := range c.objects.shards {
+		shard := &c.objects.shards[i]
+		shard.Lock()
+		for _, o := range shard.table {
+			o.mu.Lock()
+			busy := o.mu.disk.writing > 0
+			for _, seg := range o.mu.segments {
+				busy = busy || seg != nil && slices.ContainsFunc(seg.extents, func(e *extent) bool { return e.flight != nil })
+			}
+			o.mu.Unlock()
+			if busy {
+				shard.Unlock()
+				return false
+			}
+		}
+		shard.Unlock()
+	}
+	return c.Stats().SSD.Queued == 0
+}
+
 // flush waits until everything that was read is on SSD, and indexed.
 func flush(t testing.TB, c *Cache) {
 	t.Helper()
-	waitUntil(t, "the write queue is empty", func() bool { return c.Stats().SSD.Queued == 0 })
+	waitUntil(t, "the write queue is empty", func() bool { return settled(c) })
 	waitUntil(t, "everything is indexed", func() bool {
 		if err := c.ssd.commit(); err != nil {
 			t.Fatal(err)

@@ -461,7 +461,7 @@ func TestFilesThatACrashLeftAreRemoved(t *testing.T) {
 		}
 		checkRead(t, s, h, 0, 200_000)
 		// What was read is queued a moment after the reader has it.
-		waitUntil(t, "it is on SSD", func() bool { return c.Residency(obj).SSD > 0 && c.Stats().SSD.Queued == 0 })
+		waitUntil(t, "it is on SSD", func() bool { return c.Residency(obj).SSD > 0 && settled(c) })
 		_ = h.Close()
 	}
 	go func(tier *ssdTier, closing <-chan struct{}) {
@@ -521,7 +521,7 @@ func testFaultyDisk(t *testing.T, fault error) {
 		checkRead(t, s, h, 0, 200_000)
 	}
 	waitUntil(t, "the state is degraded", func() bool { return c.Stats().SSD.State == "degraded" })
-	waitUntil(t, "the queue is empty", func() bool { return c.Stats().SSD.Queued == 0 })
+	waitUntil(t, "the queue is empty", func() bool { return settled(c) })
 	st := c.Stats().SSD
 	if !strings.Contains(st.LastError, fault.Error()) || st.LastErrorTime.IsZero() || st.DroppedWrites == 0 || st.DroppedBytes == 0 {
 		t.Errorf("status does not say so: %+v", st)
@@ -560,7 +560,7 @@ func TestWhatWasRefusedIsOfferedAgain(t *testing.T) {
 	h := openObject(t, c, obj)
 	read := func() {
 		checkRead(t, s, h, 0, 150_000)
-		waitUntil(t, "the queue is empty", func() bool { return c.Stats().SSD.Queued == 0 })
+		waitUntil(t, "the queue is empty", func() bool { return settled(c) })
 	}
 	for range 1 + maxOffers {
 		read()
@@ -664,7 +664,7 @@ func TestContentThatWasThrownAwayIsNotWritten(t *testing.T) {
 	h := openObject(t, c, obj)
 	checkRead(t, s, h, 0, 3<<20)
 	o := h.object
-	waitUntil(t, "nothing waits", func() bool { return c.Stats().SSD.Queued == 0 })
+	waitUntil(t, "nothing waits", func() bool { return settled(c) })
 
 	o.mu.Lock()
 	var waiting *extent
