@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,9 +126,14 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 // behind counts what waits behind failed operations alone: nothing before it moves,
 // and the order does not let it begin. s.mu is held.
 func (s *Space) behind(below string, begun time.Time, l *leftover) {
-	moves := false
+	verdicts := s.mu.queue.scan(s.standing, func(*operation) bool { return false })
+	// What keeps a place before its own is waited for by what comes before it.
+	moves := slices.ContainsFunc(verdicts, func(v verdict) bool {
+		run := s.mu.runs[v.op.ID]
+		return v.op.holds() && !run.failing && (v.ready || run.running || v.op.Begun)
+	})
 	var causes []error
-	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
+	for _, v := range verdicts {
 		run := s.mu.runs[v.op.ID]
 		if run.failing && run.failedAt.After(begun) && !run.running {
 			if path := join(v.op.Dir, v.op.Name); !covers(below, path) && len(causes) < maxCauses {

@@ -121,7 +121,9 @@ func (st *state) lastCommit(f *fileState) uint64 {
 // keepCommit gives the publication of f the time that lastCommit returned.
 func (st *state) keepCommit(f *fileState, after uint64) {
 	if op := st.pendingPut(f); op != nil && after != 0 {
-		op.After = after
+		st.queue.change(op, func() {
+			op.Order, op.own, op.After = op.beside(), 0, after
+		})
 		st.follow(op, 1)
 	}
 }
@@ -167,7 +169,7 @@ func (st *state) aside(f *fileState, fresh fileID, at int64) record {
 func (st *state) placeOfLoss(op *operation) {
 	for _, l := range st.Losses {
 		if l.Dir == op.Dir && l.Name == op.Name && op.Order > l.Order {
-			op.Order, op.At, op.Barrier = l.Order, l.At, op.Barrier || l.Barrier
+			op.Order, op.own, op.At, op.Barrier = l.Order, 0, l.At, op.Barrier || l.Barrier
 		}
 	}
 }

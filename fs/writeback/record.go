@@ -45,6 +45,7 @@ const (
 	kindIdentity
 	kindEmptied
 	kindSnapLoss
+	kindSnapMoved
 )
 
 // record is one change of the state.
@@ -127,6 +128,8 @@ func newRecord(k recordKind) record {
 		return &emptiedRecord{}
 	case kindSnapLoss:
 		return &snapLoss{}
+	case kindSnapMoved:
+		return &snapMoved{}
 	}
 	return nil
 }

@@ -27,7 +27,9 @@ func fill(v reflect.Value, n *int) {
 			return
 		}
 		for _, field := range v.Fields() {
-			fill(field, n)
+			if field.CanSet() {
+				fill(field, n)
+			}
 		}
 	case reflect.String:
 		v.SetString("text-" + string(rune('a'+*n%26)))
@@ -63,8 +65,8 @@ func oneOfEach() []record {
 
 func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 	all := oneOfEach()
-	if len(all) != int(kindSnapLoss) {
-		t.Fatalf("%d kinds, want %d", len(all), kindSnapLoss)
+	if len(all) != int(kindSnapMoved) {
+		t.Fatalf("%d kinds, want %d", len(all), kindSnapMoved)
 	}
 	for _, r := range all {
 		got, err := decodeBody(appendBody(nil, r))
@@ -72,7 +74,7 @@ func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 			t.Errorf("%T: %v", r, err)
 			continue
 		}
-		if diff := cmp.Diff(r, got); diff != "" {
+		if diff := cmp.Diff(r, got, cmp.AllowUnexported(operation{})); diff != "" {
 			t.Errorf("%T (-written +read):\n%s", r, diff)
 		}
 	}
@@ -143,7 +145,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%#v does not come back: %v", r, err)
 		}
-		if diff := cmp.Diff(r, again); diff != "" {
+		if diff := cmp.Diff(r, again, cmp.AllowUnexported(operation{})); diff != "" {
 			t.Fatalf("%T (-first +second):\n%s", r, diff)
 		}
 	})
