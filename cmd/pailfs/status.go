@@ -236,6 +236,12 @@ func printWriting(w *writeback.Status, now time.Time, line func(name, format str
 	if more := w.FailingCount - len(w.Failing); more > 0 {
 		line("  FAILING", "%d more", more)
 	}
+	for _, e := range w.Restless {
+		line("  restless", "%s, %s: it changed each time before all of it was sent, and is published when it rests", e.Path, humanSize(e.Bytes))
+	}
+	if more := w.RestlessCount - len(w.Restless); more > 0 {
+		line("  restless", "%d more", more)
+	}
 	for _, c := range w.Conflicts[max(0, len(w.Conflicts)-5):] {
 		kept := "a deletion that was not carried out"
 		if c.Kept != "" {

@@ -20,6 +20,18 @@ func (s *Space) outrun(op *operation, run *opRun) bool {
 	return op.Kind == opPut && run.renewed >= maxRenewed && time.Since(run.wanted) >= logEvery && f != nil && f.Staged && f.Size <= s.cfg.limits.small
 }
 
+// maxOutpaced is how often a large file may change while it is sent before status says
+// so: its parts cannot be held still for as long as they take, and nothing of it is
+// published before it rests.
+const maxOutpaced = 3
+
+// outpaces reports whether the file of op changed each time before all of it was sent.
+// s.mu is held.
+func (s *Space) outpaces(op *operation) bool {
+	run := s.mu.runs[op.ID]
+	return run.outpaced >= maxOutpaced || run.unsteady >= maxUnsteady && s.large(op)
+}
+
 // hold keeps the file of op from being opened for writing and committed until release
 // is called, and makes snap what it has now, which is on the disk. The caller sends
 // nothing meanwhile.

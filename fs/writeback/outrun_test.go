@@ -2,6 +2,7 @@ package writeback
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -58,4 +59,32 @@ func appendOften(t *testing.T, w *world, size int, every time.Duration) {
 	w.drain()
 	w.holds("p/log", want)
 	w.stop()
+}
+
+// A large file that changes before all of it was sent is named in status, until it rests.
+func TestLargeFileThatNeverRestsIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		w.store.Lock()
+		w.store.slow = 3 * time.Second
+		w.store.Unlock()
+		for n := range 20 {
+			w.write("", "large", strings.Repeat(fmt.Sprint(n%10), 200))
+			if n == 1 && w.space.Status().RestlessCount > 0 {
+				t.Error("a file that was written twice is said to be restless")
+			}
+			time.Sleep(4 * time.Second)
+		}
+		w.holds("p/large", "")
+		st := w.space.Status()
+		if st.RestlessCount != 1 || len(st.Restless) != 1 || st.Restless[0].Path != "large" || st.Restless[0].State != "restless" {
+			t.Errorf("restless are %d, %+v", st.RestlessCount, st.Restless)
+		}
+		w.drain()
+		w.holds("p/large", strings.Repeat("9", 200))
+		if st := w.space.Status(); st.RestlessCount != 0 {
+			t.Errorf("%d files are restless after all is published", st.RestlessCount)
+		}
+		w.stop()
+	})
 }

@@ -51,6 +51,8 @@ type opRun struct {
 	unsteady                     int
 	// renewed counts how often the content was committed again.
 	renewed int
+	// outpaced counts the attempts in a row for which its large file changed too soon.
+	outpaced int
 	// written is when it was last found unfinished. meant says that the file was synced,
 	// closed or committed since the present attempt began, which may have looked before.
 	written time.Time
@@ -231,6 +233,12 @@ func earlier(a, b time.Time) time.Time {
 // attempt tries to carry out op, or if it is not ready, what can be done before.
 func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 	var err error
+	s.mu.Lock()
+	was, large := generation(0), s.large(&op)
+	if large {
+		was = s.mu.Files[op.File].Gen
+	}
+	s.mu.Unlock()
 	switch op.Kind {
 	case opDelete:
 		err = s.publishDelete(ctx, op)
@@ -249,6 +257,9 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 		return
 	}
 	run.running = false
+	if f := s.mu.Files[op.File]; large && f != nil && f.Gen != was && (errors.Is(err, errSuperseded) || errors.Is(err, errUnsteady)) {
+		run.outpaced++
+	}
 	if now.Begun {
 		// It was sent, and what became of it is not known.
 		s.record(&undoneRecord{Op: op.ID})

@@ -38,6 +38,10 @@ type Status struct {
 	// Failing are publications that cannot succeed as things are, at most 20 of them.
 	FailingCount int            `json:"failing_count"`
 	Failing      []PendingEntry `json:"failing,omitempty"`
+	// RestlessCount is how many large files changed each time before all of them was sent:
+	// nothing is published of them until they rest. Restless are some, at most 20.
+	RestlessCount int            `json:"restless_count"`
+	Restless      []PendingEntry `json:"restless,omitempty"`
 	// Conflicts are changes that met somebody else's, the last hundred.
 	Conflicts []Conflict `json:"conflicts,omitempty"`
 	// Suspects are paths whose content the disk lost.
@@ -58,7 +62,7 @@ type PendingEntry struct {
 	Path string `json:"path"`
 	// Doing is upload, delete or mkdir.
 	Doing string `json:"doing"`
-	// State is waiting, uploading, open, retrying or failing.
+	// State is waiting, uploading, open, restless (see Status), retrying or failing.
 	State string    `json:"state"`
 	Bytes int64     `json:"bytes"`
 	Since time.Time `json:"since"`
@@ -92,6 +96,12 @@ func (s *Space) Status() Status {
 			st.FailingCount++
 			if len(st.Failing) < 20 {
 				st.Failing = append(st.Failing, s.pendingEntry(op))
+			}
+		}
+		if s.outpaces(op) {
+			st.RestlessCount++
+			if len(st.Restless) < 20 {
+				st.Restless = append(st.Restless, s.pendingEntry(op))
 			}
 		}
 	}
@@ -150,6 +160,8 @@ func (s *Space) pendingEntry(op *operation) PendingEntry {
 		e.State = "failing"
 	case run.attempts > 0:
 		e.State = "retrying"
+	case s.outpaces(op):
+		e.State = "restless"
 	case run.open:
 		e.State = "open"
 	case run.running || op.Begun:
