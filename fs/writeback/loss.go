@@ -12,8 +12,8 @@ type loss struct {
 	// waits.
 	Order, Until uint64
 	// At is when it was to be published first, in nanoseconds since 1970, Size how large
-	// it was, in bytes, Barrier whether it was to replace something: by these others
-	// might have overtaken it.
+	// it was, in bytes, Barrier whether it was to replace something: what is written in
+	// its place is as old, and replaces as much.
 	At, Size int64
 	Barrier  bool
 }
@@ -31,24 +31,18 @@ func (l *loss) error() error {
 }
 
 // lostBefore returns a file that the loss of power took and without which op must not
-// appear, nil if there is none. What might have overtaken the file need not wait for it.
-// s.mu is held.
+// appear, nil if there is none. What might have overtaken the file waits as well: that
+// would have been for a moment. s.mu is held.
 func (s *Space) lostBefore(op *operation) *loss {
 	if op.After >= s.mu.lastLoss {
 		return nil
 	}
 	for _, l := range s.mu.Losses {
-		if l.precedes(op) && !s.overtakes(op, l) {
+		if l.precedes(op) {
 			return l
 		}
 	}
 	return nil
-}
-
-// overtakes reports whether op and l were new, small, in one directory and closed
-// within a second. s.mu is held.
-func (s *Space) overtakes(op *operation, l *loss) bool {
-	return op.Dir == l.Dir && s.small(op) && !l.Barrier && l.Size <= s.cfg.limits.small && op.Again-l.At <= overtakeWindow
 }
 
 // lose notes that f, which still has its name, is lost.
