@@ -507,7 +507,7 @@ func (st *state) undo(op *operation) {
 	op.Begun, op.Gen = false, 0
 	if k.Pending != 0 {
 		st.drop(op)
-		if next := st.Ops[k.Pending]; next.Kind == opPut && op.Order < next.Order {
+		if next := st.Ops[k.Pending]; next.Kind == opPut && op.Order < next.Order && next.Order <= next.After {
 			st.queue.change(next, func() {
 				own := next.beside()
 				if next.File == op.File {

@@ -49,7 +49,7 @@ func (q *opQueue) add(op *operation) {
 	if q.held == nil {
 		q.held, q.inside, q.rewritten = make(byDir), make(byDir), make(byDir)
 	}
-	q.inside.add(op.Dir, op.Order, op)
+	q.inside.add(op.Dir, op.pos(), op)
 	if op.beside() < op.pos() {
 		q.rewritten.add("", op.beside(), op)
 	}
@@ -62,7 +62,7 @@ func (q *opQueue) remove(op *operation) {
 		return
 	}
 	if op.holds() {
-		q.inside.drop(op.Dir, op.Order, op)
+		q.inside.drop(op.Dir, op.pos(), op)
 		q.rewritten.drop("", op.beside(), op)
 		op.eachHeld(func(dir string, place uint64) { q.held.drop(dir, place, op) })
 	}
@@ -223,9 +223,8 @@ type scanning struct {
 	// held how many do that are not failing.
 	behind map[string]bool
 	held   int
-	// fronts, inner and rewritten say how many of q.held, q.inside and q.rewritten the
-	// scan has passed.
-	fronts, inner, rewritten map[string]int
+	// fronts and rewritten say how many of q.held and q.rewritten the scan has passed.
+	fronts, rewritten map[string]int
 }
 
 // member is an operation of the present record.
@@ -257,7 +256,7 @@ func (s *scanning) waitsBehind(op *operation) bool {
 		return false
 	}
 	if s.fronts == nil {
-		s.fronts, s.inner, s.rewritten = make(map[string]int), make(map[string]int), make(map[string]int)
+		s.fronts, s.rewritten = make(map[string]int), make(map[string]int)
 	}
 	switch {
 	case s.kept(s.q.held, s.fronts, op.Dir, op.pos(), true):
@@ -268,7 +267,7 @@ func (s *scanning) waitsBehind(op *operation) bool {
 		return false
 	}
 	for dir := op.Dir; ; dir = parent(dir) {
-		if s.kept(s.q.inside, s.inner, dir, op.pos(), true) {
+		if s.comes(s.q.inside[dir], op.pos()) {
 			return false
 		}
 		if dir == "" {
@@ -293,6 +292,19 @@ func (s *scanning) kept(of byDir, fronts map[string]int, dir string, pos uint64,
 		fronts[dir] = i
 	}
 	return i < len(p) && p[i].place < pos
+}
+
+// comes reports whether one of p comes after pos.
+func (s *scanning) comes(p places, pos uint64) bool {
+	for _, x := range slices.Backward(p) {
+		if x.place <= pos {
+			break
+		}
+		if !s.of(x.op).absent {
+			return true
+		}
+	}
+	return false
 }
 
 // pass lets what follows wait for the operations of one record.

@@ -66,14 +66,14 @@ func TestLargeFileThatNeverRestsIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newPartsWorld(t, func(*Config) {})
 		w.store.Lock()
-		w.store.slow = 3 * time.Second
+		w.store.slow = 5 * time.Second
 		w.store.Unlock()
 		for n := range 20 {
 			w.write("", "large", strings.Repeat(fmt.Sprint(n%10), 200))
 			if n == 1 && w.space.Status().RestlessCount > 0 {
 				t.Error("a file that was written twice is said to be restless")
 			}
-			time.Sleep(4 * time.Second)
+			time.Sleep(3 * time.Second)
 		}
 		w.holds("p/large", "")
 		st := w.space.Status()

@@ -259,7 +259,9 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 	}
 	if err != nil {
 		s.log.Warn("the cache could not take a published file", "path", join(st.Dir, st.Name), "err", err)
-		moved = false
+		// What it took and threw away is in the object store: the staged file is gone.
+		_, err := os.Lstat(s.path(f.id))
+		moved = errors.Is(err, os.ErrNotExist)
 	}
 	same := moved
 	if !moved {

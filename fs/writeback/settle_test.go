@@ -437,3 +437,30 @@ func TestSettlingWaitsForUploads(t *testing.T) {
 		w.stop()
 	})
 }
+
+// A cache that takes a published file and then throws it away, since others had brought
+// something else meanwhile, leaves no file behind that cannot be read.
+func TestPublishedFileThatTheCacheThrowsAwayIsTheObject(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.cache.loses = true
+		w.write("d", "a", "hello")
+		w.drain()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got, err := w.read("d", "a"); err != nil || got != "hello" {
+			t.Errorf("read %q, %v", got, err)
+		}
+		h, err := w.space.Open(t.Context(), "d", "a", OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Append(t.Context(), []byte(", world")); err != nil {
+			t.Fatal(err)
+		}
+		w.finish(h)
+		w.drain()
+		w.holds("p/d/a", "hello, world")
+		w.stop()
+	})
+}

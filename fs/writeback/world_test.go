@@ -32,6 +32,8 @@ type fakeCache struct {
 	// it freed.
 	asked, gives atomic.Int64
 	rand         *rand.Rand
+	// loses makes it throw away what it has taken, and fail.
+	loses bool
 	// adopting, if set, is called while a file is taken.
 	adopting func(ctx context.Context)
 
@@ -79,6 +81,9 @@ func (c *fakeCache) Adopt(ctx context.Context, obj oss.Object, crc uint64, path 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.loses {
+		return false, errors.Join(oss.ErrCorrupted, os.Remove(path))
+	}
 	if c.rand.Float64() < c.forgetful {
 		return false, nil
 	}
