@@ -124,7 +124,9 @@ func TestFullDiskLetsGoOfWhatItHas(t *testing.T) {
 		w.stop()
 		w.boots++
 		w.start()
+		w.disk.Lock()
 		w.disk.real = true
+		w.disk.Unlock()
 		for _, name := range []string{"a", "b", "c"} {
 			w.store.deny("p/"+name, false)
 		}
