@@ -72,7 +72,9 @@ func TestFullDiskLetsGoOfWhatItHas(t *testing.T) {
 			l.journal = 64 << 10
 			c.limits = &l
 		})
+		w.disk.Lock()
 		w.disk.real = true
+		w.disk.Unlock()
 		large, small := strings.Repeat("large", 1<<20), strings.Repeat("s", 50_000)
 		for _, name := range []string{"a", "b", "c", "gone"} {
 			w.store.deny("p/"+name, true)
