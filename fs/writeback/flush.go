@@ -127,11 +127,15 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 // and the order does not let it begin. s.mu is held.
 func (s *Space) behind(below string, begun time.Time, l *leftover) {
 	verdicts := s.mu.queue.scan(s.standing, func(*operation) bool { return false })
-	// What keeps a place before its own is waited for by what comes before it.
-	moves := slices.ContainsFunc(verdicts, func(v verdict) bool {
-		run := s.mu.runs[v.op.ID]
-		return v.op.holds() && !run.failing && (v.ready || run.running || v.op.Begun)
-	})
+	// What keeps a place comes after some of those that wait for it, and waits for others:
+	// while anything moves, all may.
+	moves := false
+	if slices.ContainsFunc(verdicts, func(v verdict) bool { return v.op.holds() }) {
+		moves = slices.ContainsFunc(verdicts, func(v verdict) bool {
+			run := s.mu.runs[v.op.ID]
+			return !run.failing && (v.ready || run.running || v.op.Begun)
+		})
+	}
 	var causes []error
 	for _, v := range verdicts {
 		run := s.mu.runs[v.op.ID]
