@@ -132,8 +132,9 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 	moves := false
 	if slices.ContainsFunc(verdicts, func(v verdict) bool { return v.op.holds() }) {
 		moves = slices.ContainsFunc(verdicts, func(v verdict) bool {
-			run := s.mu.runs[v.op.ID]
-			return !run.failing && (v.ready || run.running || v.op.Begun)
+			run, f := s.mu.runs[v.op.ID], s.mu.Files[v.op.File]
+			stuck := run.failing || f != nil && f.suspect() || s.lostBefore(v.op) != nil
+			return !stuck && (v.ready || run.running || v.op.Begun)
 		})
 	}
 	var causes []error
