@@ -462,6 +462,7 @@ func TestRenamedObjectOutlivesItsLostChange(t *testing.T) {
 		}
 		w.checkJournal()
 		w.store.deny("p/new", false)
+		time.Sleep(10 * time.Minute) // a copy that was on its way is refused still, and tried again
 		w.waits("new")
 		w.holds("p/new", "what was there")
 		w.write("", "synced", "again")
