@@ -10,7 +10,8 @@ import (
 const (
 	// idleAfter is how long a version stays pinned after its last READ when the
 	// kernel does not tell of open and close. It spans the gaps of a reader that
-	// computes between two reads.
+	// computes between two reads. Who has read the end of the file leaves it at once:
+	// what a trainer has used must make room for what comes.
 	idleAfter = 5 * time.Second
 	// idleMost bounds the versions pinned that way, and with them descriptors.
 	idleMost = 1024
@@ -50,7 +51,7 @@ func (h *idleHandles) put(n *inode) {
 	}
 }
 
-// drop forgets n, which the kernel has forgotten.
+// drop unpins n, which was read to its end or which the kernel has forgotten.
 func (h *idleHandles) drop(n *inode) {
 	st := n.state.Load()
 	if st == nil {

@@ -64,7 +64,7 @@ func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, siz
 		return nil, false, f.fail("open", n, versionErrno(err), err)
 	}
 	if h.Object() != version {
-		f.stopReading(n)
+		f.stopReading(n, false)
 		return nil, true, fuse.OK
 	}
 	view, err := h.View(ctx, off, int(length))
@@ -75,20 +75,20 @@ func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, siz
 	}
 	if err == nil {
 		f.counters.readBytes.Add(length)
-		return &reply{fs: f, node: n, view: view, size: int(length)}, false, fuse.OK
+		return &reply{fs: f, node: n, view: view, size: int(length), last: off+length == version.Size}, false, fuse.OK
 	}
 	errno := versionErrno(err)
 	switch {
 	case errno == syscall.ESTALE:
 		if now, staged := n.version(); staged || now != version {
-			f.stopReading(n)
+			f.stopReading(n, false)
 			return nil, true, fuse.OK
 		}
 		f.replaced(n)
 	case errors.Is(err, oss.ErrCorrupted):
 		f.corrupted(n)
 	}
-	f.stopReading(n)
+	f.stopReading(n, false)
 	return nil, false, f.fail("read", n, errno, err)
 }
 
@@ -139,15 +139,19 @@ func (f *filesystem) renew(n *inode, st *fileState) {
 	}
 }
 
-// stopReading ends what startReading began.
-func (f *filesystem) stopReading(n *inode) {
+// stopReading ends what startReading began. last says that the end of the file was
+// read: whoever reads it from beginning to end is done.
+func (f *filesystem) stopReading(n *inode, last bool) {
 	st := n.opened()
 	st.mu.Lock()
 	st.mu.readers--
 	unused := st.mu.readers == 0 && st.mu.opens == 0
+	sound := st.mu.handle != nil && st.mu.handle.Err() == nil
 	st.mu.Unlock()
 	switch {
 	case !unused:
+	case f.noOpen && last && sound:
+		f.idle.drop(n)
 	case f.noOpen:
 		f.idle.put(n)
 		f.closeSpent(n)
@@ -162,6 +166,7 @@ type reply struct {
 	node *inode
 	view *cache.View
 	size int
+	last bool
 }
 
 var _ fuse.ReadResult = (*reply)(nil)
@@ -184,5 +189,5 @@ func (r *reply) Bytes(buf []byte) ([]byte, fuse.Status) {
 // Done implements [fuse.ReadResult]: the kernel has its copy.
 func (r *reply) Done() {
 	r.view.Release()
-	r.fs.stopReading(r.node)
+	r.fs.stopReading(r.node, r.last)
 }
