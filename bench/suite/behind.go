@@ -13,7 +13,6 @@ func Behind() map[string]string {
 		"list/10k" + listedAgain:  "the kernel asks the daemon for each piece of a directory",
 		"list/1m" + listedAgain:   "the kernel asks the daemon for each piece of a directory",
 		"stat/tree" + listedAgain: "the kernel asks the daemon for each piece of a directory",
-		"train/retinanet":         "an immutable mount of small files is not told of close (no-open): what was let go makes no room in a small cache for seconds; --no-open off gave 0.88 AU here instead of 0.16",
 		"write/small":             "each file is a handful of requests to the daemon and a record in the journal, so that it survives the daemon after close",
 	}
 }
