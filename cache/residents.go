@@ -72,8 +72,7 @@ type residents struct {
 		shortage int64
 		// line are those who wait until they find room.
 		line []*roomWaiter
-		// room is closed when there may be room again, or an object is no longer on its
-		// way out.
+		// room is closed when there may be room again.
 		room chan struct{}
 		// uses are those whose use the index does not know yet.
 		uses map[identity]*resident
@@ -236,7 +235,7 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 	if e == nil {
 		need += residentOverhead
 	}
-	if r.mu.size+need > r.mu.limit {
+	if need > 0 && r.mu.size+need > r.mu.limit {
 		r.mu.shortage = max(r.mu.shortage, need)
 		if r.mu.held[id] > 0 {
 			r.mu.shortageKeen = takeWanted
@@ -426,11 +425,7 @@ func (r *residents) putBack(e *resident) {
 		e.from = &r.mu.main
 	}
 	e.from.pushFront(e)
-	for _, w := range r.mu.line {
-		if w.id == e.id {
-			w.tell()
-		}
-	}
+	r.tellLocked(e.id)
 }
 
 // take marks one object as on its way out, if it is there and is not already.

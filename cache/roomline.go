@@ -74,11 +74,31 @@ func (r *residents) leaveLineLocked(w *roomWaiter) (waited bool) {
 	return true
 }
 
-// waitingLocked returns what those in line need together, and how keenly: one
-// eviction, which has to tell the disk, serves them all.
-func (r *residents) waitingLocked() (bytes int64, keen keenness) {
+// progressed says that more of an object is on SSD: who waits for room for it needs
+// less than before.
+func (r *residents) progressed(id identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tellLocked(id)
+}
+
+// tellLocked lets those ask again who wait for room for one object.
+func (r *residents) tellLocked(id identity) {
 	for _, w := range r.mu.line {
-		bytes += w.need
+		if w.id == id {
+			w.tell()
+		}
+	}
+}
+
+// waitingLocked returns what those in line need together, and how keenly: one
+// eviction, which has to tell the disk, serves them all. What one object needs counts
+// once, however many wait for it.
+func (r *residents) waitingLocked() (bytes int64, keen keenness) {
+	for i, w := range r.mu.line {
+		if !slices.ContainsFunc(r.mu.line[:i], func(before *roomWaiter) bool { return before.id == w.id }) {
+			bytes += w.need
+		}
 		if r.mu.held[w.id] > 0 {
 			keen = takeWanted
 		}
