@@ -134,6 +134,7 @@ func (o *object) setDisk(s span) {
 	seg.trusted.add(s.first, s.end)
 	d.blocks += int64(seg.disk.count() - had)
 	d.trusted += int64(seg.trusted.count() - trusted)
+	o.cache.ssd.residents.progressed(o.id)
 }
 
 // trust notes that the content of the blocks of s was checked. o.mu must be held.

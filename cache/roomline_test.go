@@ -167,3 +167,40 @@ func TestOneEvictionServesAllWhoWaitForRoom(t *testing.T) {
 		t.Errorf("eviction is to free %d bytes for those who do not wait", bytes)
 	}
 }
+
+// TestNothingIsReservedWhereNothingIsLeft: whoever wants no more room must not wait, and
+// not look over and over.
+func TestNothingIsReservedWhereNothingIsLeft(t *testing.T) {
+	r, _ := fullResidents(t)
+	r.setLimit(testLimit - testObject)
+	w := newRoomWaiter(testIdentity(0))
+	defer r.leave(w)
+	if answer := r.reserveInLine(w, 0); answer != reserved {
+		t.Errorf("the answer is %d for what is whole", answer)
+	}
+}
+
+// TestWhoNeedsLessLooksAgain: another may bring the same object meanwhile.
+func TestWhoNeedsLessLooksAgain(t *testing.T) {
+	r, _ := fullResidents(t)
+	waiting := line(t, r, testObject, testObject)
+	r.progressed(waiting[1].id)
+	if got := told(waiting); !slices.Equal(got, []int{1}) {
+		t.Errorf("%v were told to look, want the one whose object has come", got)
+	}
+}
+
+// TestOneObjectIsMadeRoomForOnce: however many wait for it.
+func TestOneObjectIsMadeRoomForOnce(t *testing.T) {
+	r, _ := fullResidents(t)
+	for range 3 {
+		w := newRoomWaiter(testIdentity(20_000))
+		defer r.leave(w)
+		r.reserveInLine(w, testObject)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bytes, _ := r.waitingLocked(); bytes != testObject+residentOverhead {
+		t.Errorf("%d bytes are wanted for one object of %d", bytes, testObject)
+	}
+}

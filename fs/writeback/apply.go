@@ -144,10 +144,6 @@ func (r *renamedRecord) apply(st *state) {
 	}
 	dir, base, key := f.Dir, f.Name, f.Key
 	committed := st.lastCommit(f)
-	place := st.NextOrder
-	if op := st.pendingPut(f); op != nil {
-		place = op.Order
-	}
 	if n, ok := st.lookup(r.To.Dir, r.To.Name); ok && n.Kind == nameFile {
 		if old := st.Files[n.File]; old != nil {
 			old.Linked = false
@@ -158,17 +154,15 @@ func (r *renamedRecord) apply(st *state) {
 	st.displace(f)
 	st.setName(f.Dir, f.Name, name{Kind: nameFile, File: f.ID, Key: f.Key})
 	st.vacate(dir, base, key, r.Time)
-	if op := st.Ops[st.Keys[f.Key].Pending]; !f.hasContent() && (op == nil || op.Kind != opPut) {
+	if !f.hasContent() {
 		// What the bucket has there goes when the file is committed; until then a crash
 		// leaves it.
+		if k := st.Keys[f.Key]; st.Ops[k.Pending] != nil && st.Ops[k.Pending].Kind == opPut {
+			st.cancel(k)
+		}
 		return
 	}
-	// What was to be published there is this file now, once it is committed: what was
-	// closed since waits for it.
 	st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.Time, true)
-	if op := st.pendingPut(f); op != nil && place < op.Order {
-		st.queue.change(op, func() { op.Order, op.own = place, op.beside() })
-	}
 	st.keepCommit(f, committed)
 	st.mend(f)
 	if !f.Staged && f.Object.Key != key {
@@ -386,12 +380,6 @@ func (r *snapOp) apply(st *state) {
 	st.queue.add(&op)
 }
 
-func (r *snapMoved) apply(st *state) {
-	if op := st.Ops[r.Op]; op != nil {
-		st.queue.change(op, func() { op.own = r.Own })
-	}
-}
-
 func (r *snapKey) apply(st *state) {
 	k := r.State
 	st.Keys[r.Key] = &k
@@ -409,22 +397,10 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	known := k.Flight == 0 && len(k.Maybe) == 0
 	if op := st.Ops[k.Pending]; op != nil && kind == opPut && op.Kind == opPut && op.File == file && !barrier {
 		st.follow(op, -1)
-		alone := st.queue.isLast(op) && !op.holds()
-		st.queue.change(op, func() {
-			op.After, op.Again = st.NextOrder, at
-			if alone {
-				// Nothing can wait for it at its place.
-				op.Order = op.After
-			}
-			op.Barrier = op.Barrier || k.present() || !known
-		})
+		op.After, op.Again = st.NextOrder, at
+		op.Barrier = op.Barrier || k.present() || !known
 		st.renewed = append(st.renewed, op.ID)
 		return
-	}
-	place := st.NextOrder
-	if op := st.Ops[k.Pending]; op != nil && kind == opPut {
-		// What was to appear there before what came since does so as this.
-		place = min(place, op.Order)
 	}
 	st.cancel(k)
 	switch {
@@ -438,13 +414,10 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 		return
 	}
 	op := &operation{
-		ID: st.NextOp, Order: place, After: st.NextOrder, Kind: kind, Key: key, Dir: dir, Name: base, File: file, At: at, Again: at,
+		ID: st.NextOp, Order: st.NextOrder, After: st.NextOrder, Kind: kind, Key: key, Dir: dir, Name: base, File: file, At: at, Again: at,
 		Barrier: barrier || kind == opDelete || kind == opPut && (k.present() || !known),
 	}
 	if kind == opPut {
-		if place < st.NextOrder {
-			op.own = st.NextOrder
-		}
 		st.placeOfLoss(op)
 	}
 	st.NextOp++
@@ -507,15 +480,6 @@ func (st *state) undo(op *operation) {
 	op.Begun, op.Gen = false, 0
 	if k.Pending != 0 {
 		st.drop(op)
-		if next := st.Ops[k.Pending]; next.Kind == opPut && op.Order < next.Order && next.Order <= next.After {
-			st.queue.change(next, func() {
-				own := next.beside()
-				if next.File == op.File {
-					own = op.beside()
-				}
-				next.Order, next.own = op.Order, own
-			})
-		}
 		return
 	}
 	k.Pending = op.ID

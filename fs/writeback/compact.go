@@ -239,9 +239,6 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 	}
 	for _, id := range slices.Sorted(maps.Keys(st.Ops)) {
 		b = frame(b, &snapOp{*st.Ops[id]})
-		if own := st.Ops[id].own; own != 0 {
-			b = frame(b, &snapMoved{id, own})
-		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(st.Keys)) {
 		b = frame(b, &snapKey{key, *st.Keys[key]})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -126,19 +125,9 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 // behind counts what waits behind failed operations alone: nothing before it moves,
 // and the order does not let it begin. s.mu is held.
 func (s *Space) behind(below string, begun time.Time, l *leftover) {
-	verdicts := s.mu.queue.scan(s.standing, func(*operation) bool { return false })
-	// What keeps a place comes after some of those that wait for it, and waits for others:
-	// while anything moves, all may.
 	moves := false
-	if slices.ContainsFunc(verdicts, func(v verdict) bool { return v.op.holds() }) {
-		moves = slices.ContainsFunc(verdicts, func(v verdict) bool {
-			run, f := s.mu.runs[v.op.ID], s.mu.Files[v.op.File]
-			stuck := run.failing || f != nil && f.suspect() || s.lostBefore(v.op) != nil
-			return !stuck && (v.ready || run.running || v.op.Begun)
-		})
-	}
 	var causes []error
-	for _, v := range verdicts {
+	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
 		run := s.mu.runs[v.op.ID]
 		if run.failing && run.failedAt.After(begun) && !run.running {
 			if path := join(v.op.Dir, v.op.Name); !covers(below, path) && len(causes) < maxCauses {

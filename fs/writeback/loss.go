@@ -12,8 +12,8 @@ type loss struct {
 	// waits.
 	Order, Until uint64
 	// At is when it was to be published first, in nanoseconds since 1970, Size how large
-	// it was, in bytes, Barrier whether it was to replace something: what is written in
-	// its place is as old, and replaces as much.
+	// it was, in bytes, Barrier whether it was to replace something: by these others
+	// might have overtaken it.
 	At, Size int64
 	Barrier  bool
 }
@@ -31,18 +31,24 @@ func (l *loss) error() error {
 }
 
 // lostBefore returns a file that the loss of power took and without which op must not
-// appear, nil if there is none. What might have overtaken the file waits as well: that
-// would have been for a moment. s.mu is held.
+// appear, nil if there is none. What might have overtaken the file need not wait for it.
+// s.mu is held.
 func (s *Space) lostBefore(op *operation) *loss {
 	if op.After >= s.mu.lastLoss {
 		return nil
 	}
 	for _, l := range s.mu.Losses {
-		if l.precedes(op) {
+		if l.precedes(op) && !s.overtakes(op, l) {
 			return l
 		}
 	}
 	return nil
+}
+
+// overtakes reports whether op and l were new, small, in one directory and closed
+// within a second. s.mu is held.
+func (s *Space) overtakes(op *operation, l *loss) bool {
+	return op.Dir == l.Dir && s.small(op) && !l.Barrier && l.Size <= s.cfg.limits.small && op.Again-l.At <= overtakeWindow
 }
 
 // lose notes that f, which still has its name, is lost.
@@ -115,9 +121,7 @@ func (st *state) lastCommit(f *fileState) uint64 {
 // keepCommit gives the publication of f the time that lastCommit returned.
 func (st *state) keepCommit(f *fileState, after uint64) {
 	if op := st.pendingPut(f); op != nil && after != 0 {
-		st.queue.change(op, func() {
-			op.Order, op.own, op.After = op.beside(), 0, after
-		})
+		op.After = after
 		st.follow(op, 1)
 	}
 }
@@ -163,7 +167,7 @@ func (st *state) aside(f *fileState, fresh fileID, at int64) record {
 func (st *state) placeOfLoss(op *operation) {
 	for _, l := range st.Losses {
 		if l.Dir == op.Dir && l.Name == op.Name && op.Order > l.Order {
-			op.Order, op.own, op.At, op.Barrier = l.Order, 0, l.At, op.Barrier || l.Barrier
+			op.Order, op.At, op.Barrier = l.Order, l.At, op.Barrier || l.Barrier
 		}
 	}
 }

@@ -479,9 +479,7 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 				if k.Flight != 0 {
 					other = s.mu.Ops[k.Flight]
 				}
-				// One that itself waits for what keeps a place might wait for op.
-				wait = other != nil && (other.Begun || !s.mu.queue.covered(other.pos()) &&
-					(other.pos() < op.pos() || other.pos() == op.pos() && other.ID < op.ID))
+				wait = other != nil && (other.Begun || other.Order < op.Order || other.Order == op.Order && other.ID < op.ID)
 			}
 		}
 		s.mu.Unlock()

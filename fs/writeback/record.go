@@ -45,7 +45,6 @@ const (
 	kindIdentity
 	kindEmptied
 	kindSnapLoss
-	kindSnapMoved
 )
 
 // record is one change of the state.
@@ -128,8 +127,6 @@ func newRecord(k recordKind) record {
 		return &emptiedRecord{}
 	case kindSnapLoss:
 		return &snapLoss{}
-	case kindSnapMoved:
-		return &snapMoved{}
 	}
 	return nil
 }

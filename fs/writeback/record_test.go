@@ -27,9 +27,7 @@ func fill(v reflect.Value, n *int) {
 			return
 		}
 		for _, field := range v.Fields() {
-			if field.CanSet() {
-				fill(field, n)
-			}
+			fill(field, n)
 		}
 	case reflect.String:
 		v.SetString("text-" + string(rune('a'+*n%26)))
@@ -65,8 +63,8 @@ func oneOfEach() []record {
 
 func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 	all := oneOfEach()
-	if len(all) != int(kindSnapMoved) {
-		t.Fatalf("%d kinds, want %d", len(all), kindSnapMoved)
+	if len(all) != int(kindSnapLoss) {
+		t.Fatalf("%d kinds, want %d", len(all), kindSnapLoss)
 	}
 	for _, r := range all {
 		got, err := decodeBody(appendBody(nil, r))
@@ -74,7 +72,7 @@ func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 			t.Errorf("%T: %v", r, err)
 			continue
 		}
-		if diff := cmp.Diff(r, got, cmp.AllowUnexported(operation{})); diff != "" {
+		if diff := cmp.Diff(r, got); diff != "" {
 			t.Errorf("%T (-written +read):\n%s", r, diff)
 		}
 	}
@@ -145,7 +143,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%#v does not come back: %v", r, err)
 		}
-		if diff := cmp.Diff(r, again, cmp.AllowUnexported(operation{})); diff != "" {
+		if diff := cmp.Diff(r, again); diff != "" {
 			t.Fatalf("%T (-first +second):\n%s", r, diff)
 		}
 	})

@@ -226,13 +226,6 @@ func (r *snapOp) walk(c *coder) {
 	c.uint(&o.Gen)
 }
 
-// snapMoved says of an operation that its place was another's, and which it has in its
-// own directory.
-type snapMoved struct{ Op, Own uint64 }
-
-func (*snapMoved) kind() recordKind { return kindSnapMoved }
-func (r *snapMoved) walk(c *coder)  { c.uint(&r.Op); c.uint(&r.Own) }
-
 type snapKey struct {
 	Key   string
 	State keyState

@@ -254,14 +254,16 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 	}
 	defer f.closeUnused()
 	moved, err := s.cache.Adopt(ctx, st.Published, st.PubCRC, s.path(f.id))
+	if !moved {
+		// What the cache took and threw away is in the object store: the staged file is gone.
+		_, missing := os.Lstat(s.path(f.id))
+		moved = errors.Is(missing, os.ErrNotExist)
+	}
 	if !moved && ctx.Err() != nil {
 		return adoptRetry
 	}
 	if err != nil {
 		s.log.Warn("the cache could not take a published file", "path", join(st.Dir, st.Name), "err", err)
-		// What it took and threw away is in the object store: the staged file is gone.
-		_, err := os.Lstat(s.path(f.id))
-		moved = errors.Is(err, os.ErrNotExist)
 	}
 	same := moved
 	if !moved {

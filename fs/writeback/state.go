@@ -119,13 +119,10 @@ type operation struct {
 	Dir, Name string
 	File      fileID
 	// After is beyond Order if the content was committed again before the operation
-	// began, or if it took the place of another: those behind that still wait for it, and
-	// it waits for what came before the last commit. It is below Order if a file that
-	// comes after a lost one got another name, see lastCommit.
+	// began: those behind it still wait for it, and it waits for what came before the
+	// last commit. It is below Order if a file that comes after a lost one got another
+	// name, see lastCommit.
 	After uint64
-	// own is set if the place at Order was another file's, or another name's: only what is
-	// in directories above waits for it there, what is in its own from own on.
-	own uint64
 	// At is when it was wanted first, Again last, in nanoseconds since 1970.
 	At, Again int64
 	// Barrier says that it waits for everything earlier.
