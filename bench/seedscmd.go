@@ -1,21 +1,31 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 
 	"github.com/pailfs/pailfs/bench/result"
+	"github.com/pailfs/pailfs/bench/suite"
 )
 
 // seedsCmd measures a published table of ways to store.
-type seedsCmd struct {
+type seedsCmd struct{ tableFlags }
+
+// Run implements the command.
+func (c *seedsCmd) Run(p program) error {
+	return c.run(p, result.Seeds, (*suite.Runner).SeedsTable)
+}
+
+// tableFlags are those of commands that measure one table of bench/README.md.
+type tableFlags struct {
 	commonFlags
 
 	Readme string `placeholder:"FILE" help:"Write the table into this file, between its marks (default bench/README.md, at full size)."`
 }
 
-// Run implements the command.
-func (c *seedsCmd) Run(p program) error {
+// run measures a table and writes it between the marks of that name.
+func (c *tableFlags) run(p program, marks string, measure func(*suite.Runner, context.Context) (result.Table, []result.Series, error)) error {
 	if c.Runs == 0 && !c.Short {
 		c.Runs = 3
 	}
@@ -23,7 +33,7 @@ func (c *seedsCmd) Run(p program) error {
 	if err != nil {
 		return err
 	}
-	table, series, err := s.runner.SeedsTable(p.ctx)
+	table, series, err := measure(s.runner, p.ctx)
 	s.report.Series = series
 	if err := errors.Join(err, s.close(p)); err != nil {
 		return err
@@ -32,5 +42,5 @@ func (c *seedsCmd) Run(p program) error {
 	if readme == "" && !c.Short {
 		readme = filepath.Join("bench", "README.md")
 	}
-	return c.writeTable(p, s.report, table, readme, result.Seeds)
+	return c.writeTable(p, s.report, table, readme, marks)
 }

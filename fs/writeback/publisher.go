@@ -51,7 +51,7 @@ type opRun struct {
 	unsteady                     int
 	// renewed counts how often the content was committed again.
 	renewed int
-	// outpaced counts the attempts in a row for which its large file changed too soon.
+	// outpaced counts the attempts for which its large file changed too soon.
 	outpaced int
 	// written is when it was last found unfinished. meant says that the file was synced,
 	// closed or committed since the present attempt began, which may have looked before.
