@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -273,15 +272,4 @@ func BenchmarkOpenClose(b *testing.B) {
 		}
 		_ = h.Close()
 	}
-}
-
-// rss returns the resident memory of the process.
-func rss() int64 {
-	content, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	var total, resident int64
-	_, _ = fmt.Sscan(string(content), &total, &resident)
-	return resident * int64(os.Getpagesize())
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/pailfs/pailfs/oss"
 )
 
 func TestBudgetIsNeverExceeded(t *testing.T) {
@@ -258,74 +256,6 @@ func TestViewsThatAreHeldDoNotBlockReads(t *testing.T) {
 	group.Wait()
 	if used := c.memory.budget.inUse(); used > minMemory {
 		t.Errorf("%d bytes are in use", used)
-	}
-}
-
-// TestMemoryStaysWithinTheBudget reads much more than the budget, in several ways,
-// and looks at what the kernel says.
-func TestMemoryStaysWithinTheBudget(t *testing.T) {
-	const memory = 256 << 20
-	s := newPatternStore()
-	c, err := Open(Config{Memory: memory, Dir: t.TempDir(), Size: 1 << 30, MinFreeBytes: 1, MinFreeInodes: 1}, s, s, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeCache(t, c)
-	before := rss()
-	var most int64
-	segments := 256 * rounds(1) // 2 GiB
-	read := func(key string, segments, view, readers int) {
-		h, err := c.Open(s.object(key, segments))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var next atomic.Int64
-		var group sync.WaitGroup
-		for range readers {
-			group.Go(func() {
-				for {
-					off := next.Add(int64(view)) - int64(view)
-					if off >= h.Object().Size {
-						return
-					}
-					v, err := h.View(context.Background(), off, view)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					v.Release()
-					if off%(64<<20) == 0 {
-						most = max(most, rss()) // one reader at a time comes by here, nearly
-					}
-				}
-			})
-		}
-		group.Wait()
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	read("stream", segments, 1<<20, 1)
-	for i := range 200 {
-		read(fmt.Sprint("file", i), 1, 128<<10, 2)
-	}
-	for i := range 5000 {
-		obj := oss.Object{Key: fmt.Sprint("small", i), ETag: "E", Size: 115_000}
-		h, err := c.Open(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := h.View(context.Background(), 0, 128<<10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.Release()
-		_ = h.Close()
-	}
-	most = max(most, rss())
-	t.Logf("%d MB before, at most %d MB, with a budget of %d MB", before>>20, most>>20, memory>>20)
-	if most-before > memory+100<<20 {
-		t.Errorf("the process grew by %d MB with a budget of %d MB", (most-before)>>20, memory>>20)
 	}
 }
 
