@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pailfs/pailfs/bench/dataset"
 )
@@ -173,6 +175,14 @@ func TestEarlierDemoIsEndedAndStrangersAreNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Process.Kill() }()
+	}
+	// It has been started, and its command line may not be there yet.
+	for command := ""; !strings.Contains(command, out); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", left.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		command = string(b)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- left.Wait() }()

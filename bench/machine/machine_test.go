@@ -114,20 +114,25 @@ func TestPrepareSpaceLeavesNothing(t *testing.T) {
 	}
 }
 
+// What the tests themselves need is far less than what is prepared, so neither that the
+// kernel takes pages back nor that the collector does decides.
 func TestPrepareMemoryGivesItBack(t *testing.T) {
-	before, err := MemoryOf(os.Getpid())
+	const size = 256 << 20
+	if err := ResetPeak(os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := MemoryOf(os.Getpid()); err != nil || m.PeakBytes >= size/2 {
+		t.Fatalf("memory is %+v, %v before anything is prepared", m, err)
+	}
+	if err := PrepareMemory(size); err != nil {
+		t.Fatal(err)
+	}
+	m, err := MemoryOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := PrepareMemory(64 << 20); err != nil {
-		t.Fatal(err)
-	}
-	after, err := MemoryOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after.PeakBytes < before.NowBytes+60<<20 || after.NowBytes > before.NowBytes+32<<20 {
-		t.Errorf("memory went from %+v to %+v", before, after)
+	if m.PeakBytes < size || m.NowBytes >= size/2 {
+		t.Errorf("memory is %+v after %d bytes were prepared", m, size)
 	}
 }
 

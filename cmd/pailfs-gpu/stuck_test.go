@@ -49,6 +49,18 @@ func hang(t *testing.T, s *ossemu.Server, daemon *process) {
 	}
 }
 
+// writeProgram writes a program that is to be started. No other test starts a process
+// meanwhile: that would have the file open for writing for a moment, and who does not wait
+// for it is told that the file is busy.
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestQuestionThatCannotBeEndedIsAnswered: the process that asks is stuck in the kernel; the
 // verdict comes all the same, and no other process is started before it is gone.
 func TestQuestionThatCannotBeEndedIsAnswered(t *testing.T) {
@@ -56,9 +68,7 @@ func TestQuestionThatCannotBeEndedIsAnswered(t *testing.T) {
 	h := newHost(t, 1)
 	at, _, s, daemon := slowStore(h)
 	script := h.dir + "/asks"
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho >> "+h.dir+"/asked; exec cat "+at+slow+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, script, "#!/bin/sh\necho >> "+h.dir+"/asked; exec cat "+at+slow+"\n")
 	m := &mount{pailfs: script, path: at, p: program{stderr: io.Discard}, patience: patience}
 	ctx, cancel := context.WithCancel(t.Context())
 	hung := make(chan struct{})

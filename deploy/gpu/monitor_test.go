@@ -189,6 +189,11 @@ func TestProcessesAreJoinedWithProc(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+	// It has been started, and may not be the program yet.
+	eventually(t, "the child to have its name", func() bool {
+		name, err := os.ReadFile("/proc/" + itoa(child.Process.Pid) + "/comm")
+		return err == nil && string(name) == "sleep\n"
+	})
 	h := newHost(t, gpus(1, "proc "+itoa(child.Process.Pid)+" 4096\nproc 4194303 1"))
 	p := h.Read().Devices[0].Processes
 	if len(p) != 2 || p[0].Name != "sleep" || p[0].Memory != 4096 || p[0].UID != uint32(os.Getuid()) || p[1].Name != "" {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -426,6 +427,10 @@ func venvIsMade(s *site) {
 		s.t.Fatalf("the environment has %v", found)
 	}
 	s.must(os.WriteFile(filepath.Join(found[0], "ours.py"), []byte("import sys\ndef where():\n    return sys.prefix\n"), 0o644))
+	// Who is started while it is open for writing has it open too, for a moment, and it cannot
+	// be run as long.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	s.must(os.WriteFile(s.at("venv/bin/tool"), []byte("#!"+s.at("venv/bin/python")+"\nimport ours\nprint(ours.where())\n"), 0o755))
 }
 

@@ -30,6 +30,9 @@ PATIENCE = 120.0
 
 BUCKET = "data"
 
+# For how long a connection may rest, in seconds: the server ends one that rests for three minutes.
+REST = 60.0
+
 
 def programs() -> Path:
     """The directory of the built programs."""
@@ -106,6 +109,9 @@ class Emulator:
         if connection is None:
             connection = self._local.connection = http.client.HTTPConnection(_netloc(self.endpoint), timeout=PATIENCE)
             self._connections.append(connection)
+        elif time.monotonic() - self._local.used > REST:
+            connection.close()  # the request opens it anew
+        self._local.used = time.monotonic()
         connection.request(verb, f"/{BUCKET}/{urllib.parse.quote(key)}", body, headers)
         response = connection.getresponse()
         answer: bytes = response.read()

@@ -54,11 +54,11 @@ class Run:
             for line in self.process.stdout:
                 event = json.loads(line)
                 if event["event"] == "saved" and event["epoch"] == epoch and event["step"]:
+                    self.process.kill()  # while what it says can still be read
                     break
             else:
                 raise AssertionError("there was no such checkpoint")
-        self.process.kill()
-        assert self.process.wait() == -signal.SIGKILL
+            assert self.process.wait() == -signal.SIGKILL
 
 
 def test_every_picture_is_read_as_it_was_written(data: Path) -> None:
