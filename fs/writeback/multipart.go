@@ -98,6 +98,9 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	}
 	defer s.unuse(u.ID)
 	parts := lay.parts(snap.state.Size)
+	if have, err = s.seed(ctx, op, snap, u, parts, have); err != nil {
+		return nil, err
+	}
 	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens, attr: snap.state.Attr, stamp: snap.state.Stamp}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
@@ -192,14 +195,8 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay la
 	}
 	known, ok := s.findUpload(op.Key, op.File, lay.first, o, false)
 	if ok {
-		parts, err := s.bucket.ListParts(ctx, known)
+		have, err := s.partsOf(ctx, known)
 		if err == nil {
-			have := make(map[int]oss.Part, len(parts))
-			for _, p := range parts {
-				if p.CRC64 != 0 {
-					have[p.Number] = p
-				}
-			}
 			return known, have, nil
 		}
 		s.unuse(known.ID)

@@ -38,14 +38,13 @@ func (s *Space) tailOf(ctx context.Context, op operation, snap *snapshot) (*tail
 	st := &snap.state
 	t := &tail{gen: st.Gen, opens: snap.opens}
 	s.mu.Lock()
-	run, k, f := s.mu.runs[op.ID], s.mu.Keys[op.Key], s.mu.files[op.File]
-	if run == nil || k == nil {
+	run := s.mu.runs[op.ID]
+	if run == nil || s.mu.Keys[op.Key] == nil {
 		s.mu.Unlock()
 		return nil, errSuperseded
 	}
-	base, known := k.Remote, run.tail
-	if !k.present() || len(k.Maybe) > 0 || base != st.Published || base.Size < s.cfg.limits.base || base.Size > st.Size ||
-		f != nil && f.fresh || run.ahead != nil {
+	base, known := s.baseOf(op, st), run.tail
+	if base.Size < s.cfg.limits.base || base.Size > st.Size || run.ahead != nil {
 		base = oss.Object{}
 	}
 	s.mu.Unlock()

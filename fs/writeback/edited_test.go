@@ -1,0 +1,171 @@
+package writeback
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// edit writes content at off to a file that exists, and closes it.
+func (w *world) edit(base, content string, off int64) {
+	w.Helper()
+	h, err := w.space.Open(w.Context(), "", base, OpenOptions{Write: true})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := h.WriteAt(w.Context(), []byte(content), off); err != nil {
+		w.Fatal(err)
+	}
+	w.finish(h)
+}
+
+// TestOfAnEditedObjectWhatWasChangedIsSent: the parts are of 40 bytes three times, then
+// of 80, and so on; that at the end of 1,000 bytes begins at 840.
+func TestOfAnEditedObjectWhatWasChangedIsSent(t *testing.T) {
+	old := filled(1000)
+	for name, c := range map[string]struct {
+		edit func(w *world)
+		want string
+		sent int64
+	}{
+		"in the middle": {
+			func(w *world) { w.edit("old", "<changed>", 50) },
+			old[:50] + "<changed>" + old[59:], 40,
+		},
+		"across two parts": {
+			func(w *world) { w.edit("old", "<changed>", 75) },
+			old[:75] + "<changed>" + old[84:], 80,
+		},
+		"at both ends": {
+			func(w *world) { w.edit("old", "<", 0); w.edit("old", ">>", 999) },
+			"<" + old[1:999] + ">>", 40 + 161,
+		},
+		"twice, and published between": {
+			func(w *world) { w.edit("old", "<1>", 50); w.drain(); w.edit("old", "<2>", 130) },
+			old[:50] + "<1>" + old[53:130] + "<2>" + old[133:], 40 + 80,
+		},
+		"cut": {
+			func(w *world) {
+				h, err := w.space.Open(w.Context(), "", "old", OpenOptions{Write: true})
+				if err == nil {
+					err = h.Truncate(w.Context(), 130)
+				}
+				if err != nil {
+					w.Fatal(err)
+				}
+				w.finish(h)
+			},
+			old[:130], 0,
+		},
+		"written anew": {
+			func(w *world) { w.write("", "old", strings.ToUpper(old)) },
+			strings.ToUpper(old), 1000,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newPartsWorld(t, func(*Config) {})
+				w.store.put("p/old", old)
+				c.edit(w)
+				w.drain()
+				w.holds("p/old", c.want)
+				if _, sent := w.inUploads(); sent != c.sent {
+					t.Errorf("%d bytes were sent; want %d", sent, c.sent)
+				}
+				w.stop()
+			})
+		})
+	}
+}
+
+// TestEditIsResumedAfterAKill: what was copied or sent before it is neither again.
+func TestEditIsResumedAfterAKill(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(c *Config) { c.Bandwidth = 100 })
+		old := filled(4000)
+		w.store.put("p/old", old)
+		w.edit("old", strings.Repeat("#", 600), 200)
+		for sent := int64(0); sent == 0; {
+			time.Sleep(time.Millisecond)
+			_, sent = w.inUploads()
+		}
+		w.crash(false)
+		w.drain()
+		w.holds("p/old", old[:200]+strings.Repeat("#", 600)+old[800:])
+		if parts, sent := w.inUploads(); sent > 1600 || len(parts) > 0 {
+			t.Errorf("%d bytes were sent, left are %v", sent, parts)
+		}
+		w.stop()
+	})
+}
+
+// copying does something before the first part is copied.
+type copying struct {
+	*fakeBucket
+	before func()
+	// mute servers do not say which CRC-64 a part has.
+	mute bool
+}
+
+func (b *copying) CopyPart(ctx context.Context, u oss.MultipartUpload, number int, src oss.Object, offset, size int64) (oss.Part, error) {
+	b.Lock()
+	before := b.before
+	b.before = nil
+	b.Unlock()
+	if before != nil {
+		before()
+	}
+	return b.fakeBucket.CopyPart(ctx, u, number, src, offset, size)
+}
+
+func (b *copying) ListParts(ctx context.Context, u oss.MultipartUpload) ([]oss.Part, error) {
+	parts, err := b.fakeBucket.ListParts(ctx, u)
+	for i := range parts {
+		if b.mute {
+			parts[i].CRC64 = 0
+		}
+	}
+	return parts, err
+}
+
+func TestEditBesideAnotherIsAConflict(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		old := filled(1000)
+		w.store.put("p/old", old)
+		w.space.bucket = &copying{fakeBucket: w.bucket, before: func() { w.store.put("p/old", "theirs") }}
+		w.edit("old", "<changed>", 50)
+		w.drain()
+		w.holds("p/old", "theirs")
+		kept := 0
+		for key, content := range w.inBucket() {
+			if strings.HasPrefix(key, "p/old.conflict-") && content == old[:50]+"<changed>"+old[59:] {
+				kept++
+			}
+		}
+		if kept != 1 {
+			t.Errorf("ours is there %d times: %v", kept, w.inBucket())
+		}
+		w.stop()
+	})
+}
+
+// TestCopiesThatCannotBeComparedAreNotUsed: nobody knows what was changed.
+func TestCopiesThatCannotBeComparedAreNotUsed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(*Config) {})
+		old := filled(1000)
+		w.store.put("p/old", old)
+		w.space.bucket = &copying{fakeBucket: w.bucket, mute: true}
+		w.edit("old", "<changed>", 50)
+		w.drain()
+		w.holds("p/old", old[:50]+"<changed>"+old[59:])
+		if _, sent := w.inUploads(); sent != 1000 {
+			t.Errorf("%d bytes were sent; want all", sent)
+		}
+		w.stop()
+	})
+}
