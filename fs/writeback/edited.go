@@ -46,11 +46,14 @@ func (s *Space) seed(ctx context.Context, op operation, snap *snapshot, u oss.Mu
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		if errors.Is(err, oss.ErrChanged) {
-			return have, nil // somebody has replaced it, whom publication will meet
-		}
-		return nil, s.vanished(u, err)
+	switch err := s.vanished(u, g.Wait()); {
+	case err == nil:
+	case ctx.Err() != nil, errors.Is(err, oss.ErrUnavailable):
+		return nil, err
+	default:
+		// It was replaced, which publication will meet, or may not be copied: archived, or
+		// not for us to read. All can be sent.
+		return have, nil
 	}
 	have, err := s.partsOf(ctx, u)
 	if err != nil {

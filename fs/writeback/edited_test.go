@@ -106,6 +106,8 @@ func TestEditIsResumedAfterAKill(t *testing.T) {
 type copying struct {
 	*fakeBucket
 	before func()
+	// refuses is the error of every copy, if set.
+	refuses error
 	// mute servers do not say which CRC-64 a part has.
 	mute bool
 }
@@ -117,6 +119,9 @@ func (b *copying) CopyPart(ctx context.Context, u oss.MultipartUpload, number in
 	b.Unlock()
 	if before != nil {
 		before()
+	}
+	if b.refuses != nil {
+		return oss.Part{}, b.refuses
 	}
 	return b.fakeBucket.CopyPart(ctx, u, number, src, offset, size)
 }
@@ -153,19 +158,29 @@ func TestEditBesideAnotherIsAConflict(t *testing.T) {
 	})
 }
 
-// TestCopiesThatCannotBeComparedAreNotUsed: nobody knows what was changed.
-func TestCopiesThatCannotBeComparedAreNotUsed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newPartsWorld(t, func(*Config) {})
-		old := filled(1000)
-		w.store.put("p/old", old)
-		w.space.bucket = &copying{fakeBucket: w.bucket, mute: true}
-		w.edit("old", "<changed>", 50)
-		w.drain()
-		w.holds("p/old", old[:50]+"<changed>"+old[59:])
-		if _, sent := w.inUploads(); sent != 1000 {
-			t.Errorf("%d bytes were sent; want all", sent)
-		}
-		w.stop()
-	})
+// TestEditIsSentWholeWhereCopiesAreOfNoUse: a server that does not say what the copies
+// are, or makes none.
+func TestEditIsSentWholeWhereCopiesAreOfNoUse(t *testing.T) {
+	for name, b := range map[string]*copying{
+		"no checksums": {mute: true},
+		"archived":     {refuses: oss.ErrInvalid},
+		"not readable": {refuses: oss.ErrAccessDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newPartsWorld(t, func(*Config) {})
+				old := filled(1000)
+				w.store.put("p/old", old)
+				b.fakeBucket = w.bucket
+				w.space.bucket = b
+				w.edit("old", "<changed>", 50)
+				w.drain()
+				w.holds("p/old", old[:50]+"<changed>"+old[59:])
+				if _, sent := w.inUploads(); sent != 1000 {
+					t.Errorf("%d bytes were sent; want all", sent)
+				}
+				w.stop()
+			})
+		})
+	}
 }
