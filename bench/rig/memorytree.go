@@ -40,5 +40,5 @@ func (t *MemoryTree) Stop() error {
 		err = fmt.Errorf("unmount %q: %w", t.at, err)
 		return errors.Join(err, t.process.stop(10*time.Second), t.detach())
 	}
-	return t.ended(20 * time.Second)
+	return t.ended()
 }

@@ -40,7 +40,7 @@ func startMount(ctx context.Context, at string, cfg processConfig) (*mount, erro
 	if m.process, err = startProcess(cfg); err != nil {
 		return nil, err
 	}
-	err = m.process.waitFor(ctx, "the mount", time.Minute, func() bool {
+	err = m.process.waitFor(ctx, "the mount", longest, func() bool {
 		inside, err := device(at)
 		return err == nil && inside != outside
 	})
@@ -74,14 +74,14 @@ func (m *mount) detach() error {
 }
 
 // ended waits for the end of a program whose mount was taken away.
-func (m *mount) ended(patience time.Duration) error {
+func (m *mount) ended() error {
 	select {
 	case <-m.process.ended:
 		if m.process.err != nil {
 			return m.process.died()
 		}
 		return nil
-	case <-time.After(patience):
+	case <-time.After(longest):
 		return errors.Join(fmt.Errorf("unmount %q: the daemon goes on", m.at), m.process.stop(10*time.Second))
 	}
 }

@@ -190,7 +190,7 @@ func (s *PailfsSession) Abandon(ctx context.Context) error {
 	select {
 	case <-s.process.ended: // it says by its exit code that something is left
 		return nil
-	case <-time.After(time.Minute):
+	case <-time.After(longest):
 		return errors.Join(fmt.Errorf("unmount %q by force: the daemon goes on", s.Mount), s.process.stop(10*time.Second))
 	}
 }
@@ -201,12 +201,12 @@ func (s *PailfsSession) Stop(ctx context.Context) error {
 	if !s.process.running() {
 		return errors.Join(s.process.died(), s.detach())
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, s.program, "umount", s.Mount).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("unmount %q: %w: %s", s.Mount, err, strings.TrimSpace(string(out)))
 		return errors.Join(err, s.process.stop(10*time.Second), s.detach())
 	}
-	return s.ended(20 * time.Second)
+	return s.ended()
 }

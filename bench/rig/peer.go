@@ -121,10 +121,10 @@ func (s *peerSession) Stop(ctx context.Context) error {
 	if !s.process.running() {
 		return errors.Join(s.process.died(), s.detach())
 	}
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(longest); ; {
 		err := unix.Unmount(s.at, 0)
 		if err == nil || errors.Is(err, syscall.EINVAL) {
-			return s.ended(30 * time.Second)
+			return s.ended()
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("unmount %q: %w", s.at, err), s.detach(), s.process.stop(10*time.Second))

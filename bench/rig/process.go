@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// longest is how long a program may take to begin or to end, on a machine that is busy
+// with other things too.
+const longest = 2 * time.Minute
+
 // process is a program that runs until it is told to stop. What it says goes to
 // a file.
 type process struct {

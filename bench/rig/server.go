@@ -99,7 +99,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.process.waitFor(ctx, "the ready line", time.Minute, func() bool {
+	err = s.process.waitFor(ctx, "the ready line", longest, func() bool {
 		b, err := os.ReadFile(said)
 		if err != nil {
 			return false
@@ -210,4 +210,4 @@ func (s *Server) ask(ctx context.Context, method, path string, answer any) error
 }
 
 // Stop ends the server.
-func (s *Server) Stop() error { return s.process.stop(20 * time.Second) }
+func (s *Server) Stop() error { return s.process.stop(longest) }
