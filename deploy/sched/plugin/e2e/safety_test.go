@@ -94,6 +94,8 @@ func TestPlacementOutlivesARestartOfTheAPIServer(t *testing.T) {
 	if err := c.ready(); err != nil {
 		t.Fatal(err)
 	}
+	// Who lost the server comes back ever more rarely, and a report is believed for 40 s.
+	c.settled(t)
 	c.set(t, warm)
 	c.settled(t)
 	c.create(t, pod("after", "imagenet/train"))
