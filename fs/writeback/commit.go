@@ -248,6 +248,7 @@ func (s *Space) spoil(f *File, err error) error {
 	path := join(st.Dir, st.Name)
 	err = fmt.Errorf("sync %q: %w", path, err)
 	pos := s.record(&suspectRecord{File: f.id, Gen: st.Gen})
+	s.mu.spoiled = true
 	delete(s.mu.undurable, f.id)
 	f.failure, f.told = err, false
 	s.mu.Unlock()

@@ -98,7 +98,7 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 	failing := false
 	for id, op := range s.mu.Ops {
 		run := s.mu.runs[id]
-		failing = failing || run.failing || s.lostBefore(op) != nil
+		failing = failing || run.failing || s.lost(op) != nil || s.lostBefore(op) != nil
 		if path != "" && !covers(path, join(op.Dir, op.Name)) {
 			continue
 		}
@@ -109,8 +109,8 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 		l.moving++
 	}
 	for _, f := range s.mu.Files {
-		if f.Suspect == f.Gen && f.Gen > 0 && f.Linked && covers(path, join(f.Dir, f.Name)) {
-			l.failed = append(l.failed, fmt.Errorf("%q: the disk lost what was written", join(f.Dir, f.Name)))
+		if f.suspect() && f.Linked && covers(path, join(f.Dir, f.Name)) {
+			l.failed = append(l.failed, errLost(f))
 			if k := s.mu.Keys[f.Key]; k != nil && s.mu.Ops[k.Pending] != nil {
 				l.moving--
 			}
@@ -135,7 +135,10 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 			}
 			continue
 		}
-		if f := s.mu.Files[v.op.File]; f != nil && f.Suspect == f.Gen && f.Gen > 0 {
+		if f := s.lost(v.op); f != nil {
+			if !covers(below, join(f.Dir, f.Name)) && len(causes) < maxCauses {
+				causes = append(causes, errLost(f))
+			}
 			continue
 		}
 		if lost := s.lostBefore(v.op); lost != nil {
@@ -163,6 +166,19 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 	if l.behind > 0 {
 		l.failed = append(l.failed, causes...)
 	}
+}
+
+// lost returns the file that op publishes if the disk lost some of it, else nil: it is
+// published when it has been written anew. s.mu is held.
+func (s *Space) lost(op *operation) *fileState {
+	if f := s.mu.Files[op.File]; f != nil && f.suspect() {
+		return f
+	}
+	return nil
+}
+
+func errLost(f *fileState) error {
+	return fmt.Errorf("%q: the disk lost what was written", join(f.Dir, f.Name))
 }
 
 // maxCauses is how many failures elsewhere are named that something waits behind.
@@ -264,7 +280,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 				failed = f.failure
 			}
 		}
-		if !done && failed == nil && (s.mu.stats.failures > 0 || len(s.mu.Losses) > 0) {
+		if !done && failed == nil && (s.mu.stats.failures > 0 || s.mu.spoiled || len(s.mu.Losses) > 0) {
 			// It may wait behind what cannot be published.
 			if l := s.left(join(st.Dir, st.Name), begun); l.ended() {
 				failed = l.error()

@@ -270,6 +270,7 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 	if err != nil {
 		return err
 	}
+	s.mu.spoiled = s.mu.spoiled || v == fateLost || f.suspect()
 	switch v {
 	case fateStays:
 	case fateReleased:

@@ -174,6 +174,8 @@ type Space struct {
 		doomed []doomed
 		// unfinished are the operations that hold back nothing; see opRun.
 		unfinished map[uint64]bool
+		// spoiled says that the disk lost something of a file, in this run or before.
+		spoiled bool
 		// held counts, by key, those who still read an object that is about to go.
 		held map[string]int
 		// notices are names of which Config.Changed has to be told.
