@@ -18,7 +18,7 @@ import (
 	"github.com/pailfs/pailfs/bench/rig"
 )
 
-// Where measures w with pailfs and says where the time went: the series carry it. The
+// Where measures w with pailfs, told what comes where it trains, and says where the time went: the series carry it. The
 // second of two samples is profiled; profile is what go tool pprof says of the daemon.
 func (r *Runner) Where(ctx context.Context, w Workload, o Options, flags ...string) (series []result.Series, profile string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,7 +32,7 @@ func (r *Runner) Where(ctx context.Context, w Workload, o Options, flags ...stri
 	r.watched = &watched{web: "http://" + address}
 	defer func() { r.watched = nil }()
 	o.Runs = 1
-	subject := Subject{Driver: (rig.Pailfs{}).With(append([]string{"--http", address}, flags...)...)}
+	subject := SubjectOf((rig.Pailfs{}).With(append([]string{"--http", address}, flags...)...), w)
 	first, err := r.Measure(ctx, w, o, subject)
 	if err != nil {
 		return nil, "", err

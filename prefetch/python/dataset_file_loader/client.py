@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import operator
 import os
@@ -12,6 +13,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
+from dataset_file_loader.buffer import Buffer
 from dataset_file_loader.errors import DatasetFileLoaderQuotaError, DatasetFileLoaderUnavailableError
 from dataset_file_loader.link import Link, Unavailable
 from dataset_file_loader.model import DatasetFile
@@ -113,6 +115,7 @@ class DatasetFileLoaderClient:
         self._owner = 0
         self._link = Link(paths.mount, config)
         self._link.renewed = self._announce_again
+        self._buffer = Buffer(self._tell_announced)
         self._record: Optional[Record] = Record()
         self._lock = threading.Lock()
         self._counters = dict.fromkeys(
@@ -127,15 +130,24 @@ class DatasetFileLoaderClient:
         Without a daemon it is the buffer's size.
         """
         index = _whole(sampler_index, "sampler_index", 0)
-        return self._send(lambda session: session.quota(index), self._config.buffer, files=0)
+        quota = self._send(lambda session: session.quota(index), self._config.buffer, files=0)
+        if not self.strict:
+            self._buffer.grant(index, quota)
+        return quota
 
     def preload_dataset_file(self, dataset_file: DatasetFile) -> bool:
         """Announces a file or folder that will be read.
+
+        Within the quota that was asked for last it does not wait for the daemon, unless
+        the client is `strict`: the daemon learns of it a moment later, and before
+        anything else that this client asks in this process or in one forked from it.
 
         False means that it went beyond the quota, so wait with the next: it is
         remembered up to four times the buffer and dropped beyond.
         """
         (index, seq), paths = self._batch([dataset_file])[0]
+        if self._buffer.put(index, seq, paths[0]):
+            return True
         result = self._send(lambda session: session.preload(index, paths, seq), None, files=1)
         if result is None:
             return True
@@ -246,6 +258,7 @@ class DatasetFileLoaderClient:
         """What this process announced: files preloaded (accepted), of these over the
         quota, dropped, active, released, not_held when released, unsent for want of a
         daemon; and how often a session was reopened and the daemon not reached."""
+        self._buffer.flush()
         with self._lock:
             return {**self._counters, "reopened": self._link.reopened, "outages": self._link.outages}
 
@@ -255,6 +268,8 @@ class DatasetFileLoaderClient:
         In a forked or spawned process it leaves the session to the process that made
         the client.
         """
+        self._buffer.stop()
+        self._buffer.flush()
         self._link.close(end_session=os.getpid() == self._owner, keep=keep)
 
     def __enter__(self) -> "DatasetFileLoaderClient":
@@ -270,14 +285,23 @@ class DatasetFileLoaderClient:
 
     def __getstate__(self) -> Dict[str, Any]:
         self._share()
+        # A process that unpickles it does not see what is in the buffer.
+        self._buffer.stop()
+        self._buffer.flush()
         return {"paths": self._paths, "strict": self.strict, "config": self._config}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self._setup(**state)
         self._share()
+        self._buffer.stop()
 
     def _send(self, operation: Callable[[Session], _T], otherwise: _T, *, files: int) -> _T:
         """The operation's result, or `otherwise` if the daemon cannot be told."""
+        self._buffer.flush()
+        return self._ask(operation, otherwise, files=files)
+
+    def _ask(self, operation: Callable[[Session], _T], otherwise: _T, *, files: int) -> _T:
+        """The same past the buffer."""
         try:
             return self._link.run(operation)
         except Unavailable as e:
@@ -301,6 +325,12 @@ class DatasetFileLoaderClient:
                     runs.append((key, []))
             runs[-1][1].append(relative(f.dataset_file_path))
         return runs
+
+    def _tell_announced(self, index: int, seq: int, paths: List[str]) -> None:
+        """Announces what was in the buffer."""
+        result = self._ask(lambda session: session.preload(index, paths, seq), None, files=len(paths))
+        if result is not None:
+            self._note_preloaded(index, seq, paths[:result.accepted], result)
 
     def _note_preloaded(self, index: int, seq: int, paths: Sequence[str], result: Preloaded) -> None:
         self._note(index, seq, paths)
@@ -371,3 +401,10 @@ def _after_fork(child: bool) -> None:
 
 
 os.register_at_fork(after_in_child=lambda: _after_fork(True), after_in_parent=lambda: _after_fork(False))
+
+
+@atexit.register
+def _flush_all() -> None:
+    # What a short program announced is for those that read after it.
+    for client in list(_clients):
+        client._buffer.flush()

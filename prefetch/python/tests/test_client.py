@@ -43,6 +43,7 @@ def test_a_program_written_for_pai(daemon: FakeDaemon, monkeypatch: pytest.Monke
     assert quota == 20
     for _ in range(quota):
         client.preload_dataset_file(DatasetFile(dataset_file_path=file_path, sampler_index=index))
+    assert client.counters()["preloaded"] == 20
     assert daemon.held[("task_1", 3)] == {(5, 0, "videos/clip-7"): "ready"}
     client.active_dataset_file(DatasetFile(dataset_file_path=file_path, sampler_index=index))
     assert daemon.held[("task_1", 3)] == {(5, 0, "videos/clip-7"): "active"}

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
 
 from conftest import MakeMount, eventually
+from dataset_file_loader import DatasetFile, DatasetFileLoaderClient
 from local_mount import Emulator, Mount
 from pailfs.control import Client
 from pailfs.torch import PreloadingSampler, release_after
@@ -89,6 +90,41 @@ def test_single_indices_and_a_batch_size(mount: Mount) -> None:
     with PreloadingSampler(RandomSampler(data), data.paths, mount.path, lookahead=100, strict=True) as sampler:
         loader = DataLoader(release_after(data, sampler), batch_size=8, sampler=sampler, num_workers=2)
         assert sorted(int(i) for batch in loader for i in batch) == list(range(FILES))
+
+
+class Told(Numbers):
+    """The same as a program for PAI's service reads it."""
+
+    def __init__(self, mount: Path, client: DatasetFileLoaderClient) -> None:
+        super().__init__(mount)
+        self.client = client
+
+    def __getitem__(self, i: int) -> int:
+        file = DatasetFile(self.paths[i])
+        self.client.active_dataset_file(file)
+        got = super().__getitem__(i)
+        assert self.client.release_dataset_file(file)
+        return got
+
+
+def test_a_sampler_that_announces_file_by_file(mount: Mount) -> None:
+    """Each batch is announced just before it is yielded: no worker lets go of a file too early."""
+    client = DatasetFileLoaderClient(0, mount.path, ".state/single/", 64)
+    data: Any = Told(mount.path, client)
+
+    def batches() -> Iterator[List[int]]:
+        for i in range(0, FILES, 10):
+            for n in range(i, i + 10):
+                if client.get_preload_dataset_files_quota(0) > 0:
+                    client.preload_dataset_file(DatasetFile(data.paths[n]))
+            yield list(range(i, i + 10))
+
+    loader: Any = DataLoader(data, batch_sampler=batches(), num_workers=2)  # type: ignore[arg-type]
+    assert [int(i) for batch in loader for i in batch] == list(range(FILES))
+    state = client.status()
+    assert (state["ready"]["files"], state["active"]["files"]) == (0, 0)
+    assert client.counters()["preloaded"] > 0 and client.counters()["unsent"] == 0
+    client.close()
 
 
 def test_spawned_workers(mount: Mount) -> None:
