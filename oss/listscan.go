@@ -34,7 +34,7 @@ func (s *listScanner) document() bool {
 	s.space()
 	if bytes.HasPrefix(s.rest, []byte("<?xml ")) {
 		end := bytes.Index(s.rest, []byte("?>"))
-		if end < 0 || !utf8Declaration(s.rest[:end]) {
+		if end < 0 || !plainDeclaration(s.rest[len("<?xml "):end]) {
 			return false
 		}
 		s.rest = s.rest[end+2:]
@@ -48,10 +48,11 @@ func (s *listScanner) document() bool {
 	return len(s.rest) == 0
 }
 
-// utf8Declaration says whether an XML declaration names no other encoding.
-func utf8Declaration(d []byte) bool {
-	_, encoding, named := bytes.Cut(d, []byte("encoding="))
-	return !named || bytes.HasPrefix(bytes.ToUpper(encoding), []byte(`"UTF-8"`))
+// plainDeclaration says whether an XML declaration is the usual one: of version 1.0, in
+// UTF-8 or silent about it.
+func plainDeclaration(d []byte) bool {
+	version, encoding, named := bytes.Cut(d, []byte(" "))
+	return string(version) == `version="1.0"` && (!named || bytes.EqualFold(encoding, []byte(`encoding="UTF-8"`)))
 }
 
 // field reads one child of the document.

@@ -64,6 +64,8 @@ func TestScannerLeavesTheRestToXML(t *testing.T) {
 		"size of no number":  {"344606", "many"},
 		"odd truth":          {"true", "yes"},
 		"another encoding":   {"UTF-8", "GBK"},
+		"another version":    {"1.0", "0"},
+		"odd declaration":    {`"1.0"`, `'1.0'`},
 		"text after the end": {"</ListBucketResult>\n", "</ListBucketResult>\nmore"},
 		"another root":       {"ListBucketResult", "Error"},
 	} {
