@@ -26,7 +26,8 @@ func (s *Space) BeginFlush() time.Time {
 	for _, run := range s.mu.runs {
 		run.next = run.wanted
 	}
-	return time.Now()
+	s.mu.flushed = time.Now()
+	return s.mu.flushed
 }
 
 // FlushSince is Flush that was begun before, and is gone on with.
@@ -91,8 +92,14 @@ func (l *leftover) error() error {
 	return errors.Join(append(l.failed, fmt.Errorf("%d changes wait behind that, %q among them", l.behind, l.named))...)
 }
 
-// left looks at what is due at path or below it. What has failed since begun, and
-// cannot succeed as things are, is failed; what the order of publication lets begin
+// failedSince reports whether the last attempt failed, cannot succeed as things are, began
+// at begun or later, and is not to be made again now.
+func (run *opRun) failedSince(begun time.Time) bool {
+	return run.failing && !run.began.Before(begun) && !run.failedAt.Before(run.began) && !run.running && run.next.After(time.Now())
+}
+
+// left looks at what is due at path or below it. What was tried since begun and
+// failed, and cannot succeed as things are, is failed; what the order of publication lets begin
 // only after such an operation waits behind it. s.mu is held.
 func (s *Space) left(path string, begun time.Time) (l leftover) {
 	failing := false
@@ -102,7 +109,7 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 		if path != "" && !covers(path, join(op.Dir, op.Name)) {
 			continue
 		}
-		if run.failing && run.failedAt.After(begun) && !run.running {
+		if run.failedSince(begun) {
 			l.failed = append(l.failed, remedy(join(op.Dir, op.Name), run.err))
 			continue
 		}
@@ -129,7 +136,7 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 	var causes []error
 	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
 		run := s.mu.runs[v.op.ID]
-		if run.failing && run.failedAt.After(begun) && !run.running {
+		if run.failedSince(begun) {
 			if path := join(v.op.Dir, v.op.Name); !covers(below, path) && len(causes) < maxCauses {
 				causes = append(causes, remedy(path, run.err))
 			}
@@ -272,7 +279,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 		var failed error
 		if !done {
 			if k := s.mu.Keys[st.Key]; k != nil {
-				if run := s.mu.runs[max(k.Pending, k.Flight)]; run != nil && run.failing {
+				if run := s.mu.runs[max(k.Pending, k.Flight)]; run != nil && run.failedSince(begun) {
 					failed = run.err
 				}
 			}

@@ -59,8 +59,8 @@ type opRun struct {
 	meant   bool
 	// open says that it waits for one of these reasons, for people.
 	open bool
-	// failedAt is when it failed last.
-	failedAt time.Time
+	// began is when the last attempt did, failedAt when one failed last.
+	began, failedAt time.Time
 	// ahead is the upload that only has to be completed, tail what is known of how much
 	// has to be sent.
 	ahead *prepared
@@ -156,7 +156,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 		if !v.ready && !ahead {
 			continue
 		}
-		run.running, run.meant = true, false
+		run.running, run.meant, run.began = true, false, at
 		s.mu.running++
 		start(*op, v.ready)
 	}
@@ -314,6 +314,10 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 		wait = min(10*time.Second<<min(run.attempts-1, 5), 5*time.Minute)
 	}
 	run.next, run.err, run.failedAt = at.Add(wait), err, at
+	if run.began.Before(s.mu.flushed) {
+		// Who waits wants to know what comes of it now.
+		run.next = at
+	}
 	s.mu.stats.failures++
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 && run.failing {
 		if f.failure == nil || f.failure.Error() != err.Error() {

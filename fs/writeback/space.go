@@ -165,8 +165,9 @@ type Space struct {
 		abortNext time.Time
 		// newest are the uploads that were begun or gone on with last, by file.
 		newest map[fileID]string
-		// draining counts those who wait for everything.
+		// draining counts those who wait for everything, flushed is when one began last.
 		draining int
+		flushed  time.Time
 		running  int
 		prepared int
 		closed   bool
