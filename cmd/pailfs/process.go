@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -34,6 +35,21 @@ func prepareProcess(memory config.Size, log *slog.Logger) {
 		}
 	}
 	limitHeap(int64(memory))
+	widen()
+}
+
+// fewestAtOnce is how many threads of the daemon may run Go code at once, at least.
+const fewestAtOnce = 4
+
+// widen lets the daemon of a small machine, or of a control group with few
+// processors, answer more requests at once than that has processors. Most of a
+// request is a system call, which keeps its place among those who may run while it
+// waits for the disk. GOMAXPROCS, if set, wins. Where it is raised, the runtime no
+// longer follows a control group whose limit changes.
+func widen() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < fewestAtOnce {
+		runtime.GOMAXPROCS(fewestAtOnce)
+	}
 }
 
 // raiseFileLimit raises the limit of open files as far as this user may.

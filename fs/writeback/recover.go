@@ -29,7 +29,7 @@ type span struct{ record int64 }
 // recover takes up what the last run left.
 func (s *Space) recover() error {
 	want := identity{normalEndpoint(s.cfg.Endpoint), s.cfg.Bucket, s.cfg.Prefix}
-	if err := os.MkdirAll(filepath.Join(s.cfg.Dir, stagedDir), 0o700); err != nil {
+	if err := makeStaged(s.cfg.Dir); err != nil {
 		return err
 	}
 	os.Remove(filepath.Join(s.cfg.Dir, journalNew))
