@@ -132,7 +132,7 @@ func (v *view) CopyPart(ctx context.Context, u MultipartUpload, number int, src 
 			}
 			f = v.client.failed(opCopyPart, u.Key, fmt.Errorf("%w: no etag (%v)", errBadAnswer, err), nil, resp.header) //nolint:errorlint // told, not offered
 		}
-		if f.is(ErrNotFound) && f.code == "NoSuchKey" {
+		if f.is(ErrNotFound) && f.code != "NoSuchUpload" {
 			// The source does not hold the asked version, nor any.
 			f.kind, f.outcome = ErrChanged, outcomeChanged
 		}

@@ -21,7 +21,7 @@ func (s *Space) baseOf(op operation, st *fileState) oss.Object {
 	return k.Remote
 }
 
-// seed makes parts of an upload that has none of their number yet copies of the object
+// seed makes parts of an upload that has none of their number and size yet copies of the object
 // that the content was made from, inside the server, and returns all that the upload
 // has. What was changed is not known: it shows in the CRC-64 that the server lists of
 // each copy. Parts are compared with the content by that in any case.
@@ -34,10 +34,12 @@ func (s *Space) seed(ctx context.Context, op operation, snap *snapshot, u oss.Mu
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
+	copied := false
 	for i, e := range parts {
-		if _, there := have[i+1]; there || e.end() > base.Size {
+		if have[i+1].Size == e.size || e.end() > base.Size {
 			continue
 		}
+		copied = true
 		g.Go(func() error {
 			if err := s.wanted(op, snap); err != nil {
 				return err
@@ -46,19 +48,18 @@ func (s *Space) seed(ctx context.Context, op operation, snap *snapshot, u oss.Mu
 			return err
 		})
 	}
-	switch err := s.vanished(u, g.Wait()); {
-	case err == nil:
-	case ctx.Err() != nil, errors.Is(err, oss.ErrUnavailable):
-		return nil, err
-	default:
-		// It was replaced, which publication will meet, or may not be copied: archived, or
-		// not for us to read. All can be sent.
-		return have, nil
+	err := g.Wait()
+	if err == nil && copied {
+		var all map[int]oss.Part
+		if all, err = s.partsOf(ctx, u); err == nil {
+			return all, nil
+		}
 	}
-	have, err := s.partsOf(ctx, u)
-	if err != nil {
-		return nil, s.vanished(u, fmt.Errorf("compare the upload of %q: %w", op.Key, err))
+	if err = s.vanished(u, err); ctx.Err() != nil || errors.Is(err, oss.ErrUnavailable) {
+		return nil, fmt.Errorf("copy unchanged parts of %q: %w", op.Key, err)
 	}
+	// It was replaced, which publication will meet, or may not be copied or compared:
+	// archived, or not for us to read. All can be sent.
 	return have, nil
 }
 

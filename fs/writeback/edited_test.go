@@ -106,8 +106,8 @@ func TestEditIsResumedAfterAKill(t *testing.T) {
 type copying struct {
 	*fakeBucket
 	before func()
-	// refuses is the error of every copy, if set.
-	refuses error
+	// refuses is the error of every copy, hides that of every list, if set.
+	refuses, hides error
 	// mute servers do not say which CRC-64 a part has.
 	mute bool
 }
@@ -127,6 +127,9 @@ func (b *copying) CopyPart(ctx context.Context, u oss.MultipartUpload, number in
 }
 
 func (b *copying) ListParts(ctx context.Context, u oss.MultipartUpload) ([]oss.Part, error) {
+	if b.hides != nil {
+		return nil, b.hides
+	}
 	parts, err := b.fakeBucket.ListParts(ctx, u)
 	for i := range parts {
 		if b.mute {
@@ -158,29 +161,38 @@ func TestEditBesideAnotherIsAConflict(t *testing.T) {
 	})
 }
 
-// TestEditIsSentWholeWhereCopiesAreOfNoUse: a server that does not say what the copies
-// are, or makes none.
-func TestEditIsSentWholeWhereCopiesAreOfNoUse(t *testing.T) {
-	for name, b := range map[string]*copying{
-		"no checksums": {mute: true},
-		"archived":     {refuses: oss.ErrInvalid},
-		"not readable": {refuses: oss.ErrAccessDenied},
+// TestAllIsSentWhereCopiesAreOfNoUse: a server that does not say what the copies are, or
+// makes none.
+func TestAllIsSentWhereCopiesAreOfNoUse(t *testing.T) {
+	old := filled(1000)
+	for name, b := range map[string]copying{
+		"no checksums":  {mute: true},
+		"not to list":   {hides: oss.ErrAccessDenied},
+		"archived":      {refuses: oss.ErrInvalid},
+		"not to read":   {refuses: oss.ErrAccessDenied},
+		"replaced once": {refuses: oss.ErrChanged},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newPartsWorld(t, func(*Config) {})
-				old := filled(1000)
-				w.store.put("p/old", old)
-				b.fakeBucket = w.bucket
-				w.space.bucket = b
-				w.edit("old", "<changed>", 50)
-				w.drain()
-				w.holds("p/old", old[:50]+"<changed>"+old[59:])
-				if _, sent := w.inUploads(); sent != 1000 {
-					t.Errorf("%d bytes were sent; want all", sent)
-				}
-				w.stop()
+		for change, off := range map[string]int64{"edited": 50, "appended to": 1000} {
+			if b.refuses == nil && off == 1000 {
+				continue // it needs no list
+			}
+			t.Run(name+"/"+change, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newPartsWorld(t, func(*Config) {})
+					w.store.put("p/old", old)
+					c := b
+					c.fakeBucket = w.bucket
+					w.space.bucket = &c
+					w.edit("old", "<changed>", off)
+					w.drain()
+					want := old[:off] + "<changed>" + old[min(off+9, 1000):]
+					w.holds("p/old", want)
+					if parts, sent := w.inUploads(); sent < int64(len(want)) || len(parts) > 0 {
+						t.Errorf("%d bytes were sent; want all; left are %v", sent, parts)
+					}
+					w.stop()
+				})
 			})
-		})
+		}
 	}
 }

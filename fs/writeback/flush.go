@@ -196,7 +196,7 @@ func remedy(path string, err error) error {
 	help := ""
 	switch {
 	case errors.Is(err, oss.ErrAccessDenied):
-		help = ": let these credentials write, delete and read there (oss:PutObject, oss:DeleteObject, oss:GetObject, oss:AbortMultipartUpload)"
+		help = ": let these credentials write, delete and read there (oss:PutObject, oss:DeleteObject, oss:GetObject, oss:ListParts, oss:ListMultipartUploads, oss:AbortMultipartUpload)"
 	case errors.Is(err, oss.ErrNoBucket):
 		help = ": make the bucket again"
 	case errors.Is(err, oss.ErrInvalid):

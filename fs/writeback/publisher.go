@@ -74,6 +74,7 @@ var (
 	errNotDurable = errors.New("the content is not on disk yet")
 	errDependent  = errors.New("other files need the object first")
 	errConflict   = errors.New("somebody else changed the object")
+	errNoCopy     = errors.New("the object may not be copied")
 )
 
 // publisher starts operations whose time has come until ctx ends, and waits for

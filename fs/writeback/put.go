@@ -184,10 +184,10 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 	case !t.none():
 		err := s.publishTail(ctx, op, snap, t)
 		// An upload that is gone is unavailable and not found: the tail is sent again.
-		if errors.Is(err, oss.ErrUnavailable) || !errors.Is(err, oss.ErrChanged) && !errors.Is(err, oss.ErrNotFound) {
+		if errors.Is(err, oss.ErrUnavailable) || !errors.Is(err, oss.ErrChanged) && !errors.Is(err, oss.ErrNotFound) && !errors.Is(err, errNoCopy) {
 			return err
 		}
-		// Somebody has replaced the object: what follows meets him.
+		// Somebody has replaced the object, and what follows meets him; or all has to be sent.
 	}
 	switch {
 	case snap.state.Size > s.cfg.limits.small:

@@ -152,6 +152,9 @@ func (s *Space) extend(ctx context.Context, op operation, snap *snapshot, t *tai
 		g.Go(func() error {
 			var err error
 			parts[i], err = s.bucket.CopyPart(ctx, u, i+1, t.base, e.off, e.size)
+			if permanent(err) {
+				return fmt.Errorf("%w: %w", errNoCopy, err)
+			}
 			return s.vanished(u, err)
 		})
 	}
