@@ -53,14 +53,18 @@ func (c *Client) hedgeDelay() time.Duration {
 }
 
 // race is a ranged GET that may be sent twice. The first request runs in the
-// caller's goroutine; a timer sends the second. Whichever answers first is read;
-// the other is cancelled before anything of its body is read, so the caller's
-// buffer has one writer, the caller.
+// caller's goroutine; once the race is started, a timer sends the second. Whichever
+// answers first is read; the other is cancelled before anything of its body is read, so
+// the caller's buffer has one writer, the caller.
 type race struct {
 	reader *rangeReader
 	first  *getAttempt
-	mu     struct {
+	// due is when the first answer is late.
+	due time.Time
+	mu  struct {
 		sync.Mutex
+		// timer sends the second request; nil before start.
+		timer *time.Timer
 		// decided is set when the winner is known: no second request may start, and
 		// an answer that comes later is thrown away.
 		decided bool
@@ -73,13 +77,30 @@ type race struct {
 	done chan struct{}
 }
 
+// promoted starts the race of a request that nobody waited for before.
+func (h *race) promoted() {
+	h.reader.view.client.hedging.earn()
+	h.start()
+}
+
+// start allows the second request, because somebody waits for the answer. It may be
+// called from any goroutine, once.
+func (h *race) start() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.mu.decided {
+		h.mu.timer = time.AfterFunc(time.Until(h.due), h.hedge)
+	}
+}
+
 // run sends the first request and returns the attempt whose answer is to be
 // read. The caller must finish it.
-func (h *race) run(delay time.Duration) (*getAttempt, *failure) {
-	timer := time.AfterFunc(delay, h.hedge)
+func (h *race) run() (*getAttempt, *failure) {
 	f := h.first.open()
-	timer.Stop()
 	h.mu.Lock()
+	if h.mu.timer != nil {
+		h.mu.timer.Stop()
+	}
 	second := h.mu.second
 	switch {
 	case f == nil && !h.mu.decided:

@@ -206,6 +206,51 @@ func TestOnlyDemandIsHedged(t *testing.T) {
 	})
 }
 
+// TestPrefetchIsHedgedWhenAReaderBeginsToWait: late already by then, or not yet.
+func TestPrefetchIsHedgedWhenAReaderBeginsToWait(t *testing.T) {
+	for promoted, want := range map[time.Duration]time.Duration{
+		5 * time.Millisecond:   25 * time.Millisecond,
+		200 * time.Millisecond: 205 * time.Millisecond,
+		600 * time.Millisecond: 500 * time.Millisecond, // the first has answered
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := warmBubble(t, func(w http.ResponseWriter, r *http.Request, n int) {
+				delay := 5 * time.Millisecond
+				if n == 0 {
+					delay = 500 * time.Millisecond
+				}
+				select {
+				case <-time.After(delay):
+					serveRange(w, r)
+				case <-r.Context().Done():
+				}
+			})
+			ctx, promote := WithPromotion(t.Context())
+			timer := time.AfterFunc(promoted, promote)
+			defer timer.Stop()
+			began := time.Now()
+			if err := b.readSome(ctx, Prefetch); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took < want || took > want+15*time.Millisecond {
+				t.Errorf("promoted after %v it took %v, want some %v", promoted, took, want)
+			}
+			synctest.Wait()
+			promote()
+			requests := 2
+			if promoted > want {
+				requests = 1
+			}
+			if n := len(b.requests()) - warmReads; n != requests {
+				t.Errorf("promoted after %v it took %d requests", promoted, n)
+			}
+			if s := b.client.limiter.Stats(); s.InFlight != [numClasses]int{} {
+				t.Errorf("permits are left: %+v", s)
+			}
+		})
+	}
+}
+
 // TestHedgesStayWithinTheirShare makes every read late: hedging would double the
 // load of a service that is overloaded already.
 func TestHedgesStayWithinTheirShare(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 // while it waits, and the function that makes it so. After promote, whatever is
 // waiting for its turn under the context, or will be, counts as [Demand]: a
 // prefetch that a reader has begun to wait for overtakes the other prefetches. A
-// request that is in flight already goes on as it is; only its retries change.
+// read that is in flight already is hedged from then on if its answer is late.
 //
 // promote may be called from any goroutine, more than once, and after the request
 // has ended.
@@ -20,25 +20,52 @@ func WithPromotion(ctx context.Context) (promotable context.Context, promote fun
 
 type promotionKey struct{}
 
-// promotion is what promote and the waiting requests share. Lock order: mu is
-// never held while a limiter is called.
+// promotion is what promote and the requests share. Lock order: mu is never held
+// while a limiter or a race is called.
 type promotion struct {
 	mu struct {
 		sync.Mutex
 		done    bool
 		waiting map[*ticket]*Limiter
+		// racing are the reads in flight.
+		racing map[*race]struct{}
 	}
 }
 
 func (p *promotion) promote() {
 	p.mu.Lock()
 	p.mu.done = true
-	waiting := p.mu.waiting
-	p.mu.waiting = nil
+	waiting, racing := p.mu.waiting, p.mu.racing
+	p.mu.waiting, p.mu.racing = nil, nil
 	p.mu.Unlock()
 	for t, l := range waiting {
 		l.raise(t)
 	}
+	for h := range racing {
+		h.promoted()
+	}
+}
+
+// enter says that h is in flight. It is promoted at once if promote has been called.
+func (p *promotion) enter(h *race) {
+	p.mu.Lock()
+	done := p.mu.done
+	if !done {
+		if p.mu.racing == nil {
+			p.mu.racing = make(map[*race]struct{})
+		}
+		p.mu.racing[h] = struct{}{}
+	}
+	p.mu.Unlock()
+	if done {
+		h.promoted()
+	}
+}
+
+func (p *promotion) leave(h *race) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.mu.racing, h)
 }
 
 // add says that t waits in l. It returns false if promote has been called, and

@@ -78,14 +78,19 @@ func (r *rangeReader) once() *failure {
 	if f != nil {
 		return f
 	}
-	delay := time.Duration(0)
+	promotion, delay := promotionOf(r.ctx), c.hedgeDelay()
 	if class == Demand {
 		c.hedging.earn()
-		delay = c.hedgeDelay()
 	}
-	if delay > 0 {
-		h := &race{reader: r, first: a, done: make(chan struct{})}
-		a, f = h.run(delay)
+	if delay > 0 && (class == Demand || promotion != nil) {
+		h := &race{reader: r, first: a, due: time.Now().Add(delay), done: make(chan struct{})}
+		if class == Demand {
+			h.start()
+		} else {
+			promotion.enter(h)
+			defer promotion.leave(h)
+		}
+		a, f = h.run()
 	} else {
 		f = a.open()
 	}
