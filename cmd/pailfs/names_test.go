@@ -311,7 +311,7 @@ func TestTwoMountsFollowWhatAThirdPublishes(t *testing.T) {
 		if _, err := opened.ReadAt(got, 0); err != nil || string(got) != before {
 			t.Fatalf("round %d: read other bytes, or %v", round, err)
 		}
-		listing, err := unix.Open(filepath.Join(mounts[1].at, "dir"), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		listing, err := unix.Open(filepath.Join(mounts[1].at, "dir"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // not for the daemons that are started
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,10 +92,11 @@ func (l *leftover) error() error {
 	return errors.Join(append(l.failed, fmt.Errorf("%d changes wait behind that, %q among them", l.behind, l.named))...)
 }
 
-// failedSince reports whether the last attempt failed, cannot succeed as things are, began
-// at begun or later, and is not to be made again now.
+// failedSince reports whether an attempt that began at begun or later has failed, and
+// cannot succeed as things are. That another one is due, or under way, says nothing: others
+// who wait ask for attempts without end.
 func (run *opRun) failedSince(begun time.Time) bool {
-	return run.failing && !run.began.Before(begun) && !run.failedAt.Before(run.began) && !run.running && run.next.After(time.Now())
+	return run.failing && !run.failedFrom.Before(begun)
 }
 
 // left looks at what is due at path or below it. What was tried since begun and

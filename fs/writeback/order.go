@@ -129,7 +129,8 @@ func (q *opQueue) scan(of func(*operation) standing, enough func(*operation) boo
 			continue
 		}
 		s.next(x.op)
-		if enough(x.op) && (s.able > 0 || s.reached()) {
+		// What fails may hold up any number behind it, and what others can do comes after.
+		if enough(x.op) && (s.able >= maxRunning || !s.failing && (s.able > 0 || s.reached())) {
 			break
 		}
 	}
@@ -151,6 +152,8 @@ type scanning struct {
 	last      uint64
 	// able counts those that may begin, and can succeed as things are.
 	able int
+	// failing says that something was met that cannot succeed as things are.
+	failing bool
 }
 
 // member is an operation of the present Order.
@@ -174,6 +177,7 @@ func (s *scanning) next(op *operation) {
 		s.pass()
 	}
 	st := s.of(op)
+	s.failing = s.failing || st.failing
 	ready := !op.Barrier || s.waiting == 0
 	if m, ok := s.marks[op.Dir]; ok && ready {
 		ready = !m.strict && !op.Barrier && st.small && op.Again-m.oldest <= overtakeWindow

@@ -59,8 +59,8 @@ type opRun struct {
 	meant   bool
 	// open says that it waits for one of these reasons, for people.
 	open bool
-	// began is when the last attempt did, failedAt when one failed last.
-	began, failedAt time.Time
+	// began is when the last attempt did, failedFrom when the last one that failed did.
+	began, failedFrom time.Time
 	// ahead is the upload that only has to be completed, tail what is known of how much
 	// has to be sent.
 	ahead *prepared
@@ -133,7 +133,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 		if run := s.mu.runs[op.ID]; !run.failing && !run.waiting {
 			seen++
 		}
-		return seen >= lookAhead
+		return seen >= s.cfg.limits.ahead
 	})
 	for _, v := range verdicts {
 		op, run := v.op, s.mu.runs[v.op.ID]
@@ -314,7 +314,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 	if run.failing {
 		wait = min(10*time.Second<<min(run.attempts-1, 5), 5*time.Minute)
 	}
-	run.next, run.err, run.failedAt = at.Add(wait), err, at
+	run.next, run.err, run.failedFrom = at.Add(wait), err, run.began
 	if run.began.Before(s.mu.flushed) {
 		// Who waits wants to know what comes of it now.
 		run.next = at

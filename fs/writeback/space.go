@@ -61,7 +61,7 @@ type Config struct {
 	limits *limits
 }
 
-// limits are sizes in bytes from which things are done otherwise.
+// limits are sizes in bytes, and numbers, from which things are done otherwise.
 type limits struct {
 	// inline is the largest content that travels inside its record, small the largest
 	// that is sent in one request, part the smallest of the parts of larger files.
@@ -76,9 +76,11 @@ type limits struct {
 	// journal is the size from which the journal may be compacted, record the largest
 	// body of a record; carried is the most content that a compaction carries over.
 	journal, record, carried int64
+	// ahead is how many waiting operations are considered at a time.
+	ahead int
 }
 
-var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord, carried: maxCarried}
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord, carried: maxCarried, ahead: lookAhead}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {

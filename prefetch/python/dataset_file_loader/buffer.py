@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import threading
@@ -21,6 +22,10 @@ _PUT, _TOLD = 0, 1
 _PATIENCE = 1.0
 _LOOK_EVERY = 0.0005
 
+_Tell = Callable[[int, int, List[str]], None]
+
+log = logging.getLogger("dataset_file_loader")
+
 # So long a path fits into a request whatever its characters.
 _LONGEST = 1024
 
@@ -39,7 +44,7 @@ class Buffer:
     puts anything into it.
     """
 
-    def __init__(self, tell: Callable[[int, int, List[str]], None]) -> None:
+    def __init__(self, tell: _Tell) -> None:
         self._tell = weakref.WeakMethod(tell)
         self._owner = os.getpid()
         self._counts = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
@@ -48,7 +53,7 @@ class Buffer:
         # They may be taken again by a signal handler of the thread that has them.
         self._putting = threading.RLock()
         self._telling = threading.RLock()
-        self._wake: "SimpleQueue[bool]" = SimpleQueue()
+        self._wake: "SimpleQueue[Optional[_Tell]]" = SimpleQueue()
         self._woken = False
         self._thread: Optional[threading.Thread] = None
         self._stopped = False
@@ -73,11 +78,11 @@ class Buffer:
             if room <= 0 or not self._start():
                 return False
             self._room[index] = room - 1
-            self._counts[_PUT] += 1
             self._queue.append((index, seq, path))
+            self._counts[_PUT] += 1
             if not self._woken:
                 self._woken = True
-                self._wake.put(True)
+                self._wake.put(self._tell())
         return True
 
     def flush(self) -> None:
@@ -96,18 +101,21 @@ class Buffer:
         paths = [path]
         while self._queue and self._queue[0][:2] == (index, seq):
             paths.append(self._queue.popleft()[2])
-        told = False
+        interrupted = True
         try:
             tell = self._tell()
             if tell is not None:
                 tell(index, seq, paths)
-            told = True
+            interrupted = False
+        except Exception:
+            interrupted = False  # It would fail again, and hold up what comes after.
+            raise
         finally:
-            if told:
-                self._counts[_TOLD] += len(paths)
-            else:
-                # An interrupt. To announce a file again changes nothing.
+            if interrupted:
+                # To announce a file again changes nothing.
                 self._queue.extendleft((index, seq, path) for path in reversed(paths))
+            else:
+                self._counts[_TOLD] += len(paths)
 
     def _await_owner(self) -> None:
         """Waits for the other process, not for long and not again if it has died."""
@@ -127,19 +135,23 @@ class Buffer:
             except RuntimeError:
                 return False  # The process may have no more, or is about to end.
             self._thread = thread
-            weakref.finalize(self, self._wake.put, False)
+            weakref.finalize(self, self._wake.put, None)
         return True
 
 
-def _run(reference: "weakref.ref[Buffer]", wake: "SimpleQueue[bool]") -> None:
-    while wake.get():
+def _run(reference: "weakref.ref[Buffer]", wake: "SimpleQueue[Optional[_Tell]]") -> None:
+    while True:
+        tell = wake.get()  # it keeps its object alive until all was told
         buffer = reference()
-        if buffer is None:
+        if tell is None or buffer is None:
             return
         # What is put from here on wakes this thread again.
         buffer._woken = False
-        buffer.flush()
-        del buffer
+        try:
+            buffer.flush()
+        except Exception:
+            log.exception("announcing files failed")
+        del buffer, tell
 
 
 def _is_easy(path: str) -> bool:

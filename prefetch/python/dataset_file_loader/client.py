@@ -198,7 +198,9 @@ class DatasetFileLoaderClient:
         """Lets many files go, and returns how many of them were held."""
         total = 0
         for (index, seq), paths in self._batch(dataset_files):
-            # What is released here need not be announced to a new daemon.
+            # What is released here need not be announced to a new daemon; what is in the
+            # buffer is written down when it was told.
+            self._buffer.flush()
             record = self._record
             if record is not None:
                 record.remove(index, seq, paths)

@@ -241,6 +241,53 @@ def test_the_thread_ends_with_the_client(daemon: FakeDaemon) -> None:
     eventually(ended)
 
 
+def test_a_client_that_goes_out_of_scope_has_told(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = daemon.call
+    gone = threading.Event()
+
+    def late(method: str, params: Any) -> Any:
+        if method == "loader.preload":
+            assert gone.wait(60)
+        return call(method, params)
+
+    monkeypatch.setattr(daemon, "call", late)
+    client = make()
+    client.get_preload_dataset_files_quota(0)
+    preload(client, "abc")
+    del client
+    gone.set()
+    eventually(lambda: daemon.paths() == ["a", "b", "c"])
+
+
+@pytest.mark.usefixtures("no_thread")
+def test_what_is_released_before_it_was_told_is_not_remembered(daemon: FakeDaemon) -> None:
+    client = make()
+    client.get_preload_dataset_files_quota(0)
+    preload(client, "ab")
+    assert client.release_dataset_file(DatasetFile("a"))
+    assert client._record is not None
+    assert client._record.files() == [((0, 0), ["b"])]
+
+
+def test_the_thread_outlives_an_error(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = daemon.call
+    failing = ["once"]
+
+    def fails(method: str, params: Any) -> Any:
+        if method == "loader.preload" and failing:
+            failing.clear()
+            raise MemoryError
+        return call(method, params)
+
+    monkeypatch.setattr(daemon, "call", fails)
+    client = make()
+    client.get_preload_dataset_files_quota(0)
+    preload(client, "a")
+    eventually(lambda: not failing)
+    preload(client, "b")
+    eventually(lambda: daemon.paths() == ["b"])
+
+
 def test_a_program_that_ends_tells_before(tmp_path: Path) -> None:
     program = tmp_path / "announce.py"
     program.write_text("""
