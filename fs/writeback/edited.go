@@ -49,7 +49,10 @@ func (s *Space) seed(ctx context.Context, op operation, snap *snapshot, u oss.Mu
 		})
 	}
 	err := g.Wait()
-	if err == nil && copied {
+	if err == nil && !copied {
+		return have, nil
+	}
+	if err == nil {
 		var all map[int]oss.Part
 		if all, err = s.partsOf(ctx, u); err == nil {
 			return all, nil
