@@ -109,7 +109,11 @@ func (r *suspectRecord) apply(st *state) {
 		return
 	}
 	f.Suspect = r.Gen
-	if r.Aside && f.Linked {
+	switch op := st.Ops[st.keptOf[f.ID]]; {
+	case op != nil && !op.Begun:
+		st.lose(f)
+		st.giveUp(op)
+	case r.Aside && f.Linked:
 		st.lose(f)
 		st.detach(f)
 	}
@@ -152,6 +156,7 @@ func (r *renamedRecord) apply(st *state) {
 	st.key(r.To.Key, r.To.Base)
 	f.Dir, f.Name, f.Key = r.To.Dir, r.To.Name, r.To.Key
 	st.displace(f)
+	st.comeBack(f)
 	st.setName(f.Dir, f.Name, name{Kind: nameFile, File: f.ID, Key: f.Key})
 	st.vacate(dir, base, key, r.Time)
 	if !f.hasContent() {
@@ -209,7 +214,10 @@ func (r *begunRecord) apply(st *state) {
 	}
 	op.Begun, op.Gen = true, r.Gen
 	k := st.Keys[op.Key]
-	k.Pending, k.Flight = 0, op.ID
+	k.Flight = op.ID
+	if k.Pending == op.ID {
+		k.Pending = 0
+	}
 	if !slices.Contains(k.Maybe, r.Intent) {
 		k.Maybe = append(k.Maybe, r.Intent)
 	}
@@ -229,11 +237,8 @@ func (r *doneRecord) apply(st *state) {
 		k.Pending = 0
 	}
 	st.drop(op)
-	dir, base := op.at()
-	if n, ok := st.lookup(dir, base); (!ok || n.Key != op.Key) && k.Pending == 0 {
-		// The name means something else by now.
-		delete(st.Keys, op.Key)
-	}
+	st.replaceLoss(op)
+	st.dropUnnamed(op)
 	f := st.Files[op.File]
 	if op.Kind != opPut || f == nil || !f.Linked || f.Key != op.Key {
 		return
@@ -270,8 +275,8 @@ func (r *conflictedRecord) apply(st *state) {
 		// The name means something new already. A file that is not committed yet compares
 		// the key with what was believed before, and meets the same conflict.
 		st.cancel(k)
-		if n.Key != op.Key && k.Flight == 0 {
-			delete(st.Keys, op.Key)
+		if n.Key != op.Key {
+			st.dropKey(op.Key)
 		}
 		st.conflict(conflict{Path: path, At: r.Time})
 		return
@@ -281,9 +286,7 @@ func (r *conflictedRecord) apply(st *state) {
 	dir, base := op.Dir, op.Name
 	st.cancel(k)
 	st.leaveName(dir, base)
-	if k.Flight == 0 {
-		delete(st.Keys, op.Key)
-	}
+	st.dropKey(op.Key)
 	if op.Kind == opPut && f != nil && f.Linked {
 		st.key(r.To.Key, r.To.Base)
 		f.Dir, f.Name, f.Key = r.To.Dir, r.To.Name, r.To.Key
@@ -318,8 +321,9 @@ func (r *revertedRecord) apply(st *state) {
 	}
 	if f.Linked {
 		k := st.Keys[f.Key]
-		if op := st.Ops[k.Pending]; k.Shown && k.Flight == 0 && len(k.Maybe) == 0 && k.present() && (op == nil || op.Kind != opDelete) {
-			// It was renamed over something, which is there still.
+		there := k.Shown && k.Flight == 0 && len(k.Maybe) == 0 && k.present() || st.keptAt[f.Key] > 0
+		if op := st.Ops[k.Pending]; there && (op == nil || op.Kind != opDelete) {
+			// It was renamed over something, which is there still or will be.
 			st.detach(f)
 		} else {
 			f.Linked = false
@@ -331,6 +335,7 @@ func (r *revertedRecord) apply(st *state) {
 
 func (r *releasedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && !f.Linked {
+		st.giveUp(st.Ops[st.keptOf[r.File]])
 		delete(st.Files, r.File)
 		st.forgetLoss(r.File)
 	}
@@ -357,6 +362,7 @@ func (r *lostRecord) apply(st *state) {
 	if f.Linked {
 		st.detach(f)
 	}
+	st.giveUp(st.Ops[st.keptOf[r.File]])
 	st.conflict(conflict{Path: r.Path, At: r.Time})
 	delete(st.Files, r.File)
 }
@@ -394,7 +400,7 @@ func (f *fileState) hasContent() bool { return f.Gen > 0 || f.Object.ETag != "" 
 // newer content of the same file keeps its place.
 func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64, barrier bool) {
 	k := st.Keys[key]
-	known := k.Flight == 0 && len(k.Maybe) == 0
+	known := k.Flight == 0 && len(k.Maybe) == 0 && st.keptAt[key] == 0
 	if op := st.Ops[k.Pending]; op != nil && kind == opPut && op.Kind == opPut && op.File == file && !barrier {
 		st.follow(op, -1)
 		op.After, op.Again = st.NextOrder, at
@@ -430,7 +436,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 // that the record brings.
 func (st *state) vacate(dir, base, key string, at int64) {
 	k := st.Keys[key]
-	if !k.Shown && k.Flight == 0 && len(k.Maybe) == 0 && key[len(key)-1] != '/' {
+	if !k.Shown && k.Flight == 0 && len(k.Maybe) == 0 && st.keptAt[key] == 0 && key[len(key)-1] != '/' {
 		// Nobody has ever seen it. Of a directory the tree shows what was below it.
 		st.cancel(k)
 		delete(st.Keys, key)
@@ -466,6 +472,7 @@ func (st *state) drop(op *operation) {
 	delete(st.Ops, op.ID)
 	st.queue.remove(op)
 	st.follow(op, -1)
+	st.unkeep(op)
 	st.dropped = append(st.dropped, op.ID)
 	// Names that waited for it may be the base tree's now.
 	dir, base := op.at()
@@ -478,7 +485,14 @@ func (st *state) undo(op *operation) {
 	k := st.Keys[op.Key]
 	k.Flight = 0
 	op.Begun, op.Gen = false, 0
-	if k.Pending != 0 {
+	if st.Kept[op.ID] {
+		if f := st.Files[op.File]; f != nil && f.suspect() {
+			st.lose(f)
+			st.giveUp(op)
+		}
+		return
+	}
+	if k.Pending != 0 || st.keptAt[op.Key] > 0 {
 		st.drop(op)
 		return
 	}
@@ -491,9 +505,7 @@ func (st *state) detach(f *fileState) {
 	st.leaveName(f.Dir, f.Name)
 	if k := st.Keys[f.Key]; k != nil {
 		st.cancel(k)
-		if k.Flight == 0 {
-			delete(st.Keys, f.Key)
-		}
+		st.dropKey(f.Key)
 	}
 }
 
@@ -521,7 +533,7 @@ func (st *state) depends(key string) []fileID {
 			delete(st.displaced, id)
 			continue
 		}
-		if f.Linked && f.Object.Key == key {
+		if (f.Linked || st.keptOf[id] != 0) && f.Object.Key == key {
 			files = append(files, id)
 		}
 	}

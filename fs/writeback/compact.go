@@ -243,6 +243,9 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 	for _, key := range slices.Sorted(maps.Keys(st.Keys)) {
 		b = frame(b, &snapKey{key, *st.Keys[key]})
 	}
+	for _, id := range slices.Sorted(maps.Keys(st.Kept)) {
+		b = frame(b, &keptRecord{Op: id})
+	}
 	for _, id := range slices.Sorted(maps.Keys(st.Uploads)) {
 		b = frame(b, &uploadBegunRecord{st.Uploads[id]})
 	}

@@ -120,7 +120,7 @@ func (l *left) discard(d disk, lost []Staged) error {
 	}
 	// What was in flight is not any more, but the run of the machine stays the one in
 	// which all of it was written.
-	group := &groupRecord{Records: []record{&bootRecord{ID: was.Boot}}}
+	group := &groupRecord{Records: append(was.successions(), &bootRecord{ID: was.Boot})}
 	files := make(map[fileID]bool)
 	for _, s := range lost {
 		if f := was.Files[s.id]; f != nil && !files[s.id] {

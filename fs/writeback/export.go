@@ -69,13 +69,13 @@ func Export(ctx context.Context, dir, path, dst string) ([]Exported, error) {
 	return files, nil
 }
 
-// exports returns what has bytes to copy.
+// exports returns what has bytes to copy, and the newest file of each name.
 func (l *left) exports(path string) []Exported {
 	var files []Exported
 	seen := make(map[fileID]bool)
 	for _, list := range [][]Staged{l.report.Suspects, l.report.Unfinished, l.report.Pending} {
 		for _, s := range list {
-			if s.File == "" || seen[s.id] || !covers(path, s.Path) {
+			if s.File == "" || seen[s.id] || s.Replaced || !covers(path, s.Path) {
 				continue
 			}
 			seen[s.id] = true

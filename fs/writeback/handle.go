@@ -498,7 +498,7 @@ func (s *Space) released(f *File) time.Duration {
 	case left == nil || f.busy():
 		s.mu.Unlock()
 		return 0
-	case !left.Linked && (left.Suspect == 0 || left.Suspect != left.Gen):
+	case !left.Linked && s.mu.keptOf[f.id] == 0 && (left.Suspect == 0 || left.Suspect != left.Gen):
 		f.forget()
 		f.last.Staged = false
 		pos = s.record(&releasedRecord{File: f.id})

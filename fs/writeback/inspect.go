@@ -35,6 +35,9 @@ type Staged struct {
 	// Changed: it was written to after its last close or fsync. What came since is
 	// not published for sure.
 	Changed bool `json:"changed,omitempty"`
+	// Replaced: another file has taken the name since. It is published before that, for
+	// what was closed in between.
+	Replaced bool `json:"replaced,omitempty"`
 
 	id fileID
 	op uint64
@@ -160,12 +163,15 @@ func (l *left) close() {
 func (l *left) judge(boot string) error {
 	st := l.state
 	rebooted := st.Boot != boot
+	for _, r := range st.successions() {
+		st.apply(r)
+	}
 	st.apply(&bootRecord{ID: boot})
 	r := &l.report
 	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
 		f := st.Files[id]
 		_, has := l.inline[id]
-		what, err := f.judge(stagedPath(l.dir, id), has, rebooted)
+		what, err := f.judge(stagedPath(l.dir, id), st.keptOf[id] != 0, has, rebooted)
 		if err != nil {
 			return err
 		}
@@ -188,7 +194,7 @@ func (l *left) judge(boot string) error {
 				return err
 			}
 			l.overlaid[id] = recorded
-			if aside {
+			if aside || st.keptOf[id] != 0 {
 				st.apply(st.aside(f, st.NextFile, now()))
 			} else {
 				st.apply(&suspectRecord{File: id, Gen: f.Gen})
@@ -233,7 +239,7 @@ func (l *left) pending() []Staged {
 		if f := l.state.Files[x.op.File]; f != nil && x.op.Kind == opPut {
 			path := s.Path
 			s = l.staged(f)
-			s.Path = path
+			s.Path, s.Replaced = path, l.state.Kept[x.op.ID]
 		}
 		s.Since, s.op = time.Unix(0, x.op.At).UTC(), x.op.ID
 		pending = append(pending, s)

@@ -57,7 +57,11 @@ func (st *state) lose(f *fileState) {
 	if k == nil {
 		return
 	}
-	if op := st.Ops[k.Pending]; op != nil && op.Kind == opPut {
+	op := st.Ops[k.Pending]
+	if id := st.keptOf[f.ID]; id != 0 {
+		op = st.Ops[id]
+	}
+	if op != nil && op.Kind == opPut {
 		st.addLoss(f.ID, loss{Dir: f.Dir, Name: f.Name, Order: op.Order, Until: st.NextOrder, At: op.At, Size: f.Size, Barrier: op.Barrier})
 	}
 }
@@ -144,7 +148,7 @@ func (st *state) pendingPut(f *fileState) *operation {
 func (st *state) aside(f *fileState, fresh fileID, at int64) record {
 	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: true}
 	from, k := st.Keys[f.Object.Key], st.Keys[f.Key]
-	if f.Object.ETag == "" || f.Object.Key == f.Key || from == nil || k == nil {
+	if f.Object.ETag == "" || f.Object.Key == f.Key || from == nil || k == nil || st.keptOf[f.ID] != 0 {
 		return lost
 	}
 	gone := st.Ops[from.Pending]
@@ -166,17 +170,27 @@ func (st *state) aside(f *fileState, fresh fileID, at int64) record {
 // place of that in the order: what waits for the loss must not hold op back.
 func (st *state) placeOfLoss(op *operation) {
 	for _, l := range st.Losses {
-		if l.Dir == op.Dir && l.Name == op.Name && op.Order > l.Order {
+		if l.Dir == op.Dir && l.Name == op.Name && op.Order > l.Order && st.keptAt[op.Key] == 0 {
 			op.Order, op.At, op.Barrier = l.Order, l.At, op.Barrier || l.Barrier
 		}
 	}
 }
 
 // mend forgets that a file was lost in whose place f was written or renamed since. What
-// waited for the loss comes after the publication of f.
+// waited for the loss comes after the publication of f, if that has the place.
 func (st *state) mend(f *fileState) {
+	op := st.pendingPut(f)
 	for id, l := range st.Losses {
-		if l.Dir == f.Dir && l.Name == f.Name && st.NextOrder > l.Until {
+		if l.Dir == f.Dir && l.Name == f.Name && st.NextOrder > l.Until && (op == nil || op.Order <= l.Order) {
+			st.forgetLoss(id)
+		}
+	}
+}
+
+// replaceLoss forgets that a file was lost where op, which came later, is published.
+func (st *state) replaceLoss(op *operation) {
+	for id, l := range st.Losses {
+		if op.Kind == opPut && l.Dir == op.Dir && l.Name == op.Name && op.Order > l.Order {
 			st.forgetLoss(id)
 		}
 	}

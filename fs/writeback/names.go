@@ -398,7 +398,7 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 		s.mu.Unlock()
 		return nil, errForgotten
 	}
-	pos := s.record(&renamedRecord{File: f.id, To: to, Time: now()})
+	pos := s.record(s.keeping(&renamedRecord{File: f.id, To: to, Time: now()}))
 	replaced := s.unlinked(there.File)
 	s.mu.Unlock()
 	if err := s.journal.write(pos); err != nil {

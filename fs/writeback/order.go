@@ -70,15 +70,17 @@ type mark struct {
 // on. It has to wait for what came between its place and its last commit, but for
 // what waits for itself.
 type stretched struct {
-	op      *operation
-	index   int
-	blocked bool
+	op    *operation
+	index int
+	// failing is what its standing says, blocked that it has to wait.
+	failing, blocked bool
 	// waiting are the directories in or below which something waits for op, op's own
 	// and all above it included.
 	waiting map[string]bool
 }
 
-// maxStretched is how many of them are looked at in one scan; others wait.
+// maxStretched is how many of them are looked at in one scan, of those that nothing is
+// known to block, and as many of those that are failing; others wait.
 const maxStretched = 64
 
 // meet takes note of a later operation.
@@ -171,6 +173,24 @@ func (s *scanning) reached() bool {
 	return !slices.ContainsFunc(s.stretched, func(x *stretched) bool { return !x.blocked && s.last < x.op.After })
 }
 
+// stretches reports whether one more is to be looked at: what blocks the others may be
+// that one, and what fails takes nobody's room.
+func (s *scanning) stretches(failing bool) bool {
+	full := func() bool {
+		n := 0
+		for _, x := range s.stretched {
+			if x.failing == failing {
+				n++
+			}
+		}
+		return n >= maxStretched
+	}
+	if full() {
+		s.stretched = slices.DeleteFunc(s.stretched, func(x *stretched) bool { return x.blocked })
+	}
+	return !full()
+}
+
 // next judges one more operation.
 func (s *scanning) next(op *operation) {
 	if len(s.group) > 0 && s.group[0].op.Order != op.Order {
@@ -189,8 +209,8 @@ func (s *scanning) next(op *operation) {
 	}
 	if ready && op.After > op.Order {
 		ready = false
-		if len(s.stretched) < maxStretched {
-			x := &stretched{op: op, index: len(s.verdicts), waiting: make(map[string]bool)}
+		if s.stretches(st.failing) {
+			x := &stretched{op: op, index: len(s.verdicts), failing: st.failing, waiting: make(map[string]bool)}
 			markAbove(x.waiting, op.Dir)
 			s.stretched = append(s.stretched, x)
 		}

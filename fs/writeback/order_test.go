@@ -1,6 +1,9 @@
 package writeback
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // A file that is written again waits for what was closed since, which waits for the file:
 // something must be able to begin, however much it is.
@@ -27,6 +30,37 @@ func TestScanFindsWhatMayBeginBeyondWhatIsEnough(t *testing.T) {
 		}
 		if ready != 1 {
 			t.Errorf("failing %v: %d may begin, want the file that all wait for", failing, ready)
+		}
+	}
+}
+
+// Any number of files that were written again may wait for one more that was, or fail:
+// that one begins.
+func TestFileThatWasWrittenAgainBeginsBehindManyOthers(t *testing.T) {
+	const many = maxStretched + 5
+	for _, failing := range []bool{false, true} {
+		var q opQueue
+		dir := "a"
+		for i := uint64(1); i <= many; i++ {
+			q.add(&operation{ID: i, Dir: dir, Order: i, After: i + 1000})
+			if failing {
+				dir = fmt.Sprint("a", i)
+			} else {
+				dir += "/b"
+			}
+		}
+		q.add(&operation{ID: many + 1, Dir: dir, Order: many + 1, After: 2000})
+		able := uint64(0)
+		for _, v := range q.scan(
+			func(op *operation) standing { return standing{failing: failing && op.ID <= many} },
+			func(*operation) bool { return false },
+		) {
+			if v.ready {
+				able = v.op.ID
+			}
+		}
+		if able != many+1 {
+			t.Errorf("failing %v: %d may begin, want %d", failing, able, many+1)
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
 	return standing{
 		failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.lostBefore(op) != nil,
-		absent:  run.unfinished,
+		absent:  run.unfinished && !s.mu.Kept[op.ID],
 		small:   s.small(op),
 	}
 }
@@ -263,7 +263,7 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 	}
 	if now.Begun {
 		// It was sent, and what became of it is not known.
-		s.record(&undoneRecord{Op: op.ID})
+		s.record(s.mu.undoing(now))
 		if s.mu.Ops[op.ID] == nil {
 			delete(s.mu.runs, op.ID)
 			return
@@ -278,6 +278,10 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 	run.open = errors.Is(err, errRipening) || errors.Is(err, errUnfinished) || errors.Is(err, errUnsteady) || errors.Is(err, errOpen)
 	run.waiting, run.unfinished = false, false
 	delete(s.mu.unfinished, op.ID)
+	if s.mu.Kept[op.ID] && ctx.Err() == nil && s.restless(op, run, err) {
+		s.giveUpKept(*op)
+		return
+	}
 	switch {
 	case err == nil:
 		run.next = time.Time{}
@@ -446,6 +450,11 @@ func (i intent) matches(info oss.Info) bool {
 
 // conflicting leaves the key of op to found. s.mu is held.
 func (s *Space) conflicting(op operation, found oss.Object) {
+	if s.mu.Kept[op.ID] {
+		// What has taken its name meets the same.
+		s.giveUpKept(op)
+		return
+	}
 	r := &conflictedRecord{Op: op.ID, Time: now(), Found: found}
 	if op.Kind == opPut {
 		r.To = s.conflictPlace(op)

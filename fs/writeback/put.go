@@ -51,7 +51,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	}
 	s.mu.Lock()
 	st := s.mu.Files[op.File]
-	same := st != nil && s.mu.Ops[op.ID] != nil && st.Linked && st.Key == op.Key
+	same := st != nil && s.mu.Ops[op.ID] != nil && (st.Linked || s.mu.Kept[op.ID]) && st.Key == op.Key
 	var state fileState
 	there, outrun := false, false
 	if same {
@@ -68,6 +68,8 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	switch {
 	case !same:
 		return nil, errSuperseded
+	case !state.Linked && look.changed:
+		return nil, errUnfinished
 	case !state.Staged:
 		return &snapshot{state: state, opens: opens, sealed: true}, nil
 	case state.suspect():
@@ -75,6 +77,9 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	case state.Gen == state.BaseGen:
 		// Nothing of it was committed: renamed while it is being written, or only its
 		// attributes were set. Then the key has what a crash would lead back to.
+		if !state.Linked {
+			return nil, errUnfinished
+		}
 		if !look.open {
 			s.released(f)
 		}
@@ -350,10 +355,11 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.mu.Ops[op.ID]; now == nil || !now.Begun {
+	now := s.mu.Ops[op.ID]
+	if now == nil || !now.Begun {
 		return errSuperseded
 	}
-	s.record(&undoneRecord{Op: op.ID})
+	s.record(s.mu.undoing(now))
 	if s.mu.Ops[op.ID] != nil {
 		s.conflicting(op, info.Object)
 	}
@@ -478,6 +484,9 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 				other := s.mu.Ops[k.Pending]
 				if k.Flight != 0 {
 					other = s.mu.Ops[k.Flight]
+				}
+				if kept := s.mu.keptOf[id]; kept != 0 {
+					other = s.mu.Ops[kept]
 				}
 				wait = other != nil && (other.Begun || other.Order < op.Order || other.Order == op.Order && other.ID < op.ID)
 			}

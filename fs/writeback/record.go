@@ -45,6 +45,8 @@ const (
 	kindIdentity
 	kindEmptied
 	kindSnapLoss
+	kindKept
+	kindPlaced
 )
 
 // record is one change of the state.
@@ -127,6 +129,10 @@ func newRecord(k recordKind) record {
 		return &emptiedRecord{}
 	case kindSnapLoss:
 		return &snapLoss{}
+	case kindKept:
+		return &keptRecord{}
+	case kindPlaced:
+		return &placedRecord{}
 	}
 	return nil
 }

@@ -63,8 +63,8 @@ func oneOfEach() []record {
 
 func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 	all := oneOfEach()
-	if len(all) != int(kindSnapLoss) {
-		t.Fatalf("%d kinds, want %d", len(all), kindSnapLoss)
+	if len(all) != int(kindPlaced) {
+		t.Fatalf("%d kinds, want %d", len(all), kindPlaced)
 	}
 	for _, r := range all {
 		got, err := decodeBody(appendBody(nil, r))

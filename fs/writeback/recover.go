@@ -172,6 +172,9 @@ func setAside(d disk, dir string, file *os.File, good, rest int64) (kept string,
 func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	st := s.mu.state
 	rebooted := st.Boot != s.boot
+	for _, r := range st.successions() {
+		s.record(r)
+	}
 	switch {
 	case rebooted:
 		// Only when it is known what this run of the machine does not have, the journal
@@ -229,10 +232,11 @@ const (
 	fateUndurable
 )
 
-// judge decides what is left of a file whose bytes are, or were, at path. inline says
-// that a record has its content, rebooted that the machine was started since.
-func (f *fileState) judge(path string, inline, rebooted bool) (fate, error) {
-	if !f.Linked && (f.Suspect == 0 || f.Suspect != f.Gen) {
+// judge decides what is left of a file whose bytes are, or were, at path. kept says
+// that they are to be published although another file has the name, inline that a
+// record has the content, rebooted that the machine was started since.
+func (f *fileState) judge(path string, kept, inline, rebooted bool) (fate, error) {
+	if !f.Linked && !kept && (f.Suspect == 0 || f.Suspect != f.Gen) {
 		return fateReleased, nil
 	}
 	if !f.Staged {
@@ -266,7 +270,7 @@ func (f *fileState) suspect() bool { return f.Suspect == f.Gen && f.Gen > 0 }
 // takeUpFile goes on with what is left of one file.
 func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]span, rebooted bool) error {
 	at, has := inline[f.ID]
-	v, err := f.judge(s.path(f.ID), has, rebooted)
+	v, err := f.judge(s.path(f.ID), s.mu.keptOf[f.ID] != 0, has, rebooted)
 	if err != nil {
 		return err
 	}
@@ -306,7 +310,7 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span) 
 			return err
 		}
 	}
-	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: aside}
+	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: aside || s.mu.keptOf[f.ID] != 0}
 	if lost.Aside {
 		s.log.Error("a closed file did not survive the loss of power: what is left of it is kept aside", "path", join(f.Dir, f.Name), "file", f.ID)
 		s.record(s.mu.aside(f, s.mu.NextFile, now()))

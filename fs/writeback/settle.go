@@ -101,6 +101,7 @@ func (s *Space) settler(ctx context.Context) {
 			}
 			s.settleName(ctx, n)
 		}
+		s.releaseUnkept()
 		retry := s.abortUseless(ctx)
 		s.notify()
 		// Only now is it known which of them have to be looked at again.
@@ -172,7 +173,7 @@ func (s *Space) quiet(id nameID) (n name, ok bool) {
 // idle reports whether nothing is to be done at a key. s.mu is held.
 func (s *Space) idle(key string) bool {
 	k := s.mu.Keys[key]
-	return k == nil || k.Pending == 0 && k.Flight == 0
+	return k == nil || k.Pending == 0 && k.Flight == 0 && s.mu.keptAt[key] == 0
 }
 
 // settleName does what is possible for one name, and forgets that it is to be

@@ -389,6 +389,9 @@ func (s *Space) record(r record) int64 {
 		}
 	}
 	s.mu.dropped = s.mu.dropped[:0]
+	if len(s.mu.unkept) > 0 {
+		wake(s.settleNow)
+	}
 	for _, n := range s.mu.named {
 		s.mu.settling[n] = &settle{pos: pos}
 	}

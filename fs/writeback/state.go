@@ -108,7 +108,7 @@ func (k opKind) String() string {
 }
 
 // operation is one pending publication. A key has at most one that has not begun,
-// and one that has.
+// and one that has, beside those that are kept.
 type operation struct {
 	ID    uint64
 	Order uint64
@@ -198,6 +198,8 @@ type state struct {
 	// Losses are closed files that did not survive the loss of power and precede what is
 	// to be published, by their id.
 	Losses map[fileID]*loss
+	// Kept are publications of files whose names others have taken since, see kept.go.
+	Kept map[uint64]bool
 
 	// queue has the operations in order. It follows from Ops.
 	queue opQueue
@@ -208,6 +210,11 @@ type state struct {
 	// from lastLoss on is later. mended are those of which one came or went since
 	// somebody looked.
 	preceded map[fileID]int
+	// keptOf has the operations of Kept by file, keptAt counts them by key. unkept are the
+	// files of those that ended since somebody looked.
+	keptOf   map[fileID]uint64
+	keptAt   map[string]int
+	unkept   []fileID
 	lastLoss uint64
 	mended   []fileID
 	// dropped are the operations that ended since somebody looked.
@@ -229,6 +236,7 @@ func newState() *state {
 		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
 		Losses: make(map[fileID]*loss), preceded: make(map[fileID]int), displaced: make(map[fileID]bool),
+		Kept: make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
 	}
 }
 
@@ -259,7 +267,7 @@ func (st *state) setName(dir, base string, n name) {
 // dropKey forgets what is believed of a key that no name means any more, unless
 // something is still to be done there: then the end of that does.
 func (st *state) dropKey(key string) {
-	if k := st.Keys[key]; k != nil && k.Pending == 0 && k.Flight == 0 {
+	if k := st.Keys[key]; k != nil && k.Pending == 0 && k.Flight == 0 && st.keptAt[key] == 0 {
 		delete(st.Keys, key)
 	}
 }

@@ -219,7 +219,10 @@ func (s *Space) useful(u *upload) bool {
 	if op == nil {
 		op = s.mu.Ops[k.Flight]
 	}
-	if op == nil || op.Kind != opPut || op.File != u.File {
+	if kept := s.mu.keptOf[u.File]; kept != 0 {
+		op = s.mu.Ops[kept]
+	}
+	if op == nil || op.Kind != opPut || op.File != u.File || op.Key != u.Key {
 		return false
 	}
 	// While an operation waits, its file may be written again and again.
