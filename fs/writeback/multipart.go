@@ -124,16 +124,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	for _, part := range p.parts {
 		p.crc = oss.CombineCRC64(p.crc, part.CRC64, part.Size)
 	}
-	if snap.sealed {
-		return p, nil
-	}
-	// Somebody may have written while the parts were read: they are one moment's
-	// content only if they are still what the file holds.
-	crc, err := sum(io.NewSectionReader(snap.file, 0, snap.state.Size))
-	if err == nil && crc != p.crc {
-		err = errUnsteady
-	}
-	return p, err
+	return p, snap.still(p.crc)
 }
 
 // bringPart makes a part of an upload what section holds: the one of that number that

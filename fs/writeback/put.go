@@ -21,6 +21,10 @@ type snapshot struct {
 	// opens is what File.opens was before; sealed says that it could not change.
 	opens  int64
 	sealed bool
+	// log says that it grows at its end alone. crc is the CRC-64 that it had at one moment,
+	// if it is not sealed.
+	log bool
+	crc uint64
 	// outrun says that it was committed again and again before it could be published.
 	outrun bool
 	// anew, if set, reads what there is when the request is about to be sent, and
@@ -94,7 +98,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open staged file: %w", err)
 	}
-	snap := &snapshot{state: state, file: file, opens: opens}
+	snap := &snapshot{state: state, file: file, opens: opens, log: growing}
 	if snap.sealed, err = sealed(file); err != nil {
 		snap.close()
 		return nil, err
@@ -179,6 +183,11 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 	if snap.outrun && ready {
 		return s.publishSmall(ctx, op, snap)
 	}
+	if !snap.sealed {
+		if err := s.moment(ctx, op, snap); err != nil {
+			return err
+		}
+	}
 	t, err := s.tailOf(ctx, op, snap)
 	switch {
 	case err != nil:
@@ -220,20 +229,13 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 	if err := readFull(snap.file, content); err != nil {
 		return err
 	}
-	if !snap.sealed {
-		// Somebody may be writing: two equal readings are one moment's content.
-		again := make([]byte, len(content))
-		if err := readFull(snap.file, again); err != nil {
-			return err
-		}
-		if !bytes.Equal(content, again) {
-			return errUnsteady
-		}
+	i := intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}
+	if err := snap.still(i.CRC); err != nil {
+		return err
 	}
 	if err := s.pace(ctx, len(content)); err != nil {
 		return err
 	}
-	i := intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}
 	if snap.outrun {
 		snap.anew = func() (release func(), now intent, err error) {
 			if release, err = s.hold(ctx, op, snap); err != nil {

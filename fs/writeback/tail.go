@@ -89,6 +89,9 @@ func (s *Space) tailOf(ctx context.Context, op operation, snap *snapshot) (*tail
 // alone is sent.
 func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t *tail) error {
 	i := intent{Kind: opPut, Size: snap.state.Size, CRC: t.whole(snap.state.Size)}
+	if err := snap.still(i.CRC); err != nil {
+		return err
+	}
 	if t.base.Size == snap.state.Size {
 		// Only the attributes differ, if anything.
 		var source oss.Info
@@ -122,12 +125,6 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 	parts, err := s.extend(ctx, op, snap, t, u, have)
 	if err != nil {
 		return err
-	}
-	if !snap.sealed {
-		// Somebody may have written while it was read.
-		if crc, err := sum(io.NewSectionReader(snap.file, 0, snap.state.Size)); err != nil || crc != i.CRC {
-			return errors.Join(err, errUnsteady)
-		}
 	}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)
