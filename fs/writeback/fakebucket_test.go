@@ -32,9 +32,14 @@ type fakeStore struct {
 	slow time.Duration
 	// deaf says that requests fail that write nothing.
 	deaf bool
-	// denied are keys that nobody may write.
-	denied map[string]bool
-	rand   *rand.Rand
+	// denied are keys that nobody may write, refused counts how often that was tried.
+	denied  map[string]bool
+	refused int
+	// lateBegin and lateEnd make requests that begin or complete an upload fail at once, and
+	// be carried out when the key is looked at next, after the answer; late are those.
+	lateBegin, lateEnd bool
+	late               []func()
+	rand               *rand.Rand
 	// skew is how far the clock of answers is from the one of objects.
 	skew time.Duration
 	// seen is told of every object that appears, under the lock.
@@ -128,6 +133,9 @@ func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed 
 	case deaf:
 		return false, fmt.Errorf("get %q: %w", key, oss.ErrUnavailable)
 	case denied:
+		b.Lock()
+		b.refused++
+		b.Unlock()
 		return false, fmt.Errorf("put %q: %w", key, oss.ErrAccessDenied)
 	case fault:
 		return after, fmt.Errorf("put %q: %w", key, oss.ErrUnavailable)
@@ -195,11 +203,20 @@ func (b *fakeBucket) Head(ctx context.Context, key string) (oss.Info, error) {
 	}
 	b.Lock()
 	defer b.Unlock()
+	defer b.carryOut()
 	o, ok := b.objects[key]
 	if !ok {
 		return oss.Info{}, oss.ErrNotFound
 	}
 	return o.Info, nil
+}
+
+// carryOut does what was late.
+func (f *fakeStore) carryOut() {
+	for _, do := range f.late {
+		do()
+	}
+	f.late = nil
 }
 
 func (b *fakeBucket) SymlinkTarget(context.Context, string) (string, error) {
@@ -274,12 +291,19 @@ func (b *fakeBucket) Delete(ctx context.Context, keys ...string) error {
 func (b *fakeBucket) CreateUpload(ctx context.Context, key string, o oss.PutOptions) (oss.MultipartUpload, error) {
 	deed, err := b.request(ctx, key, true)
 	u := oss.MultipartUpload{Key: key}
-	if deed {
-		b.Lock()
+	b.Lock()
+	defer b.Unlock()
+	do := func() {
 		b.serial++
 		u.ID = fmt.Sprintf("upload-%d", b.serial)
 		b.uploads[u.ID] = &fakeUpload{key: key, o: o, parts: make(map[int][]byte)}
-		b.Unlock()
+	}
+	switch {
+	case deed && b.lateBegin:
+		b.late = append(b.late, do)
+		return oss.MultipartUpload{}, oss.ErrUnavailable
+	case deed:
+		do()
 	}
 	if err != nil {
 		return oss.MultipartUpload{}, err
@@ -365,6 +389,19 @@ func (b *fakeBucket) CompleteUpload(ctx context.Context, u oss.MultipartUpload, 
 	}
 	b.Lock()
 	defer b.Unlock()
+	if b.lateEnd {
+		b.late = append(b.late, func() { _, _ = b.complete(u, parts, o) }) // nobody hears of it
+		return oss.Info{}, oss.ErrUnavailable
+	}
+	info, failed := b.complete(u, parts, o)
+	if failed != nil {
+		return oss.Info{}, failed
+	}
+	return info, err
+}
+
+// complete makes the object of an upload. The store is locked.
+func (b *fakeBucket) complete(u oss.MultipartUpload, parts []oss.Part, o oss.PutOptions) (oss.Info, error) {
 	up := b.uploads[u.ID]
 	if up == nil {
 		return oss.Info{}, oss.ErrNotFound
@@ -381,8 +418,7 @@ func (b *fakeBucket) CompleteUpload(ctx context.Context, u oss.MultipartUpload, 
 		content = append(content, have...)
 	}
 	delete(b.uploads, u.ID)
-	info := b.store(u.Key, content, up.o, fmt.Sprintf("-%d", len(parts)))
-	return info, err
+	return b.store(u.Key, content, up.o, fmt.Sprintf("-%d", len(parts))), nil
 }
 
 func (b *fakeBucket) AbortUpload(ctx context.Context, u oss.MultipartUpload) error {

@@ -66,6 +66,7 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 	s.mu.Unlock()
 	s.use(p.upload.ID)
 	defer s.unuse(p.upload.ID)
+	snap.upload = p.upload.ID
 	i := intent{Kind: opPut, Size: snap.state.Size, CRC: p.crc}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)

@@ -392,8 +392,11 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64, bytes int64) erro
 
 // check compares the key of op with what is believed of it. It returns what the key
 // holds; errConflict if that is somebody else's doing. want is the content that op
-// would put there.
-func (s *Space) check(ctx context.Context, op operation, want intent) (oss.Info, error) {
+// would put there, upload what it would be made of, if it is.
+func (s *Space) check(ctx context.Context, op operation, want intent, upload string) (oss.Info, error) {
+	if err := s.silence(ctx, op.Key, upload); err != nil {
+		return oss.Info{}, err
+	}
 	info, err := s.bucket.Head(ctx, op.Key)
 	if errors.Is(err, oss.ErrNotFound) {
 		info, err = oss.Info{Object: absent(op.Key)}, nil

@@ -27,6 +27,8 @@ type snapshot struct {
 	crc uint64
 	// outrun says that it was committed again and again before it could be published.
 	outrun bool
+	// upload has the parts that the object is made of, if it is.
+	upload string
 	// anew, if set, reads what there is when the request is about to be sent, and
 	// holds it until release is called.
 	anew func() (release func(), now intent, err error)
@@ -296,7 +298,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	var there oss.Info
 	var err error
 	if !unseen {
-		if there, err = s.check(ctx, op, i); err != nil {
+		if there, err = s.check(ctx, op, i, snap.upload); err != nil {
 			return err
 		}
 	}
@@ -547,7 +549,7 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 	s.mu.Unlock()
 	i := intent{Kind: opDelete}
 	if op.Key[len(op.Key)-1] != '/' {
-		there, err := s.check(ctx, op, i)
+		there, err := s.check(ctx, op, i, "")
 		if err != nil {
 			return err
 		}

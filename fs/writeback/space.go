@@ -165,6 +165,8 @@ type Space struct {
 		// abort the useless ones, after a failure.
 		using     map[string]int
 		abortNext time.Time
+		// asks is what is known of uploads whose names are not.
+		asks map[string]ask
 		// newest are the uploads that were begun or gone on with last, by file.
 		newest map[fileID]string
 		// draining counts those who wait for everything, flushed is when one began last.
@@ -258,6 +260,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.made = make(madeDirs)
 	s.mu.settling = make(map[nameID]*settle)
 	s.mu.using = make(map[string]int)
+	s.mu.asks = make(map[string]ask)
 	s.mu.newest = make(map[fileID]string)
 	s.mu.writing = make(map[fileID]*writing)
 	s.mu.changed = make(chan struct{})

@@ -122,6 +122,7 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 		return err
 	}
 	defer s.unuse(u.ID)
+	snap.upload = u.ID
 	parts, err := s.extend(ctx, op, snap, t, u, have)
 	if err != nil {
 		return err

@@ -44,6 +44,9 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 	}
 	u, err := s.bucket.CreateUpload(ctx, w.Key, o)
 	if err != nil {
+		s.mu.Lock()
+		s.mu.asks[asked] = ask{at: time.Now()}
+		s.mu.Unlock()
 		if permanent(err) && !before {
 			// It was refused: there is nothing to look for.
 			s.uploadEnded(asked)
@@ -139,6 +142,7 @@ func (s *Space) uploadEnded(id string) {
 
 // endUpload does that; s.mu is held.
 func (s *Space) endUpload(id string) {
+	delete(s.mu.asks, id)
 	if u, ok := s.mu.Uploads[id]; ok {
 		if s.mu.newest[u.File] == id {
 			delete(s.mu.newest, u.File)
@@ -166,20 +170,30 @@ func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
 	}
 	var useless []upload
 	for _, u := range s.mu.Uploads {
-		if s.mu.using[u.ID] == 0 && !s.useful(&u) {
+		if s.mu.using[u.ID] > 0 || s.useful(&u) {
+			continue
+		}
+		if at := s.lookAgain(&u); at.IsZero() {
 			useless = append(useless, u)
+		} else if retry.IsZero() || at.Before(retry) {
+			retry = at
 		}
 	}
 	s.mu.Unlock()
 	var failed error
 	for _, u := range useless {
 		var err error
+		began := time.Now()
 		if u.asked() {
 			err = s.abortUnknown(ctx, u.Key)
 		} else {
 			err = s.bucket.AbortUpload(ctx, oss.MultipartUpload{Key: u.Key, ID: u.ID})
 		}
 		switch {
+		case err == nil && u.asked():
+			if at := s.looked(u.ID, began); !at.IsZero() && (retry.IsZero() || at.Before(retry)) {
+				retry = at
+			}
 		case err == nil:
 			s.aborted(u.ID)
 		case ctx.Err() != nil:
@@ -191,7 +205,7 @@ func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
 		}
 	}
 	if failed == nil {
-		return time.Time{}
+		return retry
 	}
 	s.log.Warn("aborting uploads failed and will be tried again", "wait", abortRetry, "err", failed)
 	s.mu.Lock()
