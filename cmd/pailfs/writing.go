@@ -239,7 +239,7 @@ func (d *daemon) answerFlush(ctx context.Context, _ control.Caller, params flush
 	waiting, cancel := context.WithTimeout(ctx, flushWait)
 	defer cancel()
 	if params.Begun.IsZero() {
-		params.Begun = d.writing.space.BeginFlush()
+		params.Begun = time.Now()
 	}
 	err := d.writing.space.FlushSince(waiting, params.Path, params.Begun)
 	if err == nil {

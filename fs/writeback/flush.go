@@ -15,22 +15,11 @@ import (
 // errors of that. "" is everything. While it waits, uploads are neither paced nor held
 // back.
 func (s *Space) Flush(ctx context.Context, path string) error {
-	return s.FlushSince(ctx, path, s.BeginFlush())
+	return s.FlushSince(ctx, path, time.Now())
 }
 
-// BeginFlush gives what failed before another chance at once, and returns the time
-// from which failures count for FlushSince.
-func (s *Space) BeginFlush() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, run := range s.mu.runs {
-		run.next = run.wanted
-	}
-	s.mu.flushed = time.Now()
-	return s.mu.flushed
-}
-
-// FlushSince is Flush that was begun before, and is gone on with.
+// FlushSince is Flush that was begun before, and is gone on with: failures count from
+// then on, and what failed before is tried again.
 func (s *Space) FlushSince(ctx context.Context, path string, begun time.Time) error {
 	s.SetDraining(true)
 	defer s.SetDraining(false)
@@ -42,6 +31,7 @@ func (s *Space) FlushSince(ctx context.Context, path string, begun time.Time) er
 		wake(s.publishNow)
 		began := time.Now()
 		s.mu.Lock()
+		s.hasten(path, begun)
 		left := s.left(path, begun)
 		changed := s.mu.changed
 		s.mu.Unlock()
@@ -272,12 +262,16 @@ func (f *File) waitThrough(ctx context.Context) error {
 	}
 	s.SetDraining(true)
 	defer s.SetDraining(false)
-	begun := s.BeginFlush()
-	for {
+	begun := time.Now()
+	for first := true; ; first = false {
 		s.mu.Lock()
 		st := s.mu.Files[f.id]
+		trouble := s.mu.stats.failures > 0 || s.mu.spoiled || len(s.mu.Losses) > 0
 		done := st == nil || !st.Linked || !st.Staged || st.PubGen == st.Gen
 		var failed error
+		if !done && (first || trouble) {
+			s.hasten(join(st.Dir, st.Name), begun)
+		}
 		if !done {
 			if k := s.mu.Keys[st.Key]; k != nil {
 				if run := s.mu.runs[max(k.Pending, k.Flight)]; run != nil && run.failedSince(begun) {
@@ -288,7 +282,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 				failed = f.failure
 			}
 		}
-		if !done && failed == nil && (s.mu.stats.failures > 0 || s.mu.spoiled || len(s.mu.Losses) > 0) {
+		if !done && failed == nil && trouble {
 			// It may wait behind what cannot be published.
 			if l := s.left(join(st.Dir, st.Name), begun); l.ended() {
 				failed = l.error()
@@ -303,7 +297,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 			return failed
 		}
 		wake(s.commitNow)
-		wake(s.publishNow) // what was refused before is tried again now, see BeginFlush
+		wake(s.publishNow)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -142,6 +142,53 @@ func (q *opQueue) scan(of func(*operation) standing, enough func(*operation) boo
 	return s.verdicts
 }
 
+// awaited returns the operations that are chosen, and all that the order lets them wait
+// for, perhaps more.
+func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) bool) (found []*operation) {
+	// Something waits for what is before a place in a directory or below it, or for all
+	// before a place that is not failing.
+	below, all := make(map[string]uint64), uint64(0)
+	before := func(op *operation) bool {
+		for dir := op.Dir; ; dir = parent(dir) {
+			if op.Order < below[dir] {
+				return true
+			}
+			if dir == "" {
+				return false
+			}
+		}
+	}
+	waited := func(op *operation) bool {
+		near := before(op)
+		if !near && op.Order >= all {
+			return false
+		}
+		st := of(op)
+		return !st.absent && (near || !st.failing)
+	}
+	for again := true; again; {
+		again, found = false, found[:0]
+		for i := len(q.items) - 1; i >= 0; i-- {
+			op := q.items[i].op
+			if op == nil || !chosen(op) && !waited(op) {
+				continue
+			}
+			found = append(found, op)
+			place := max(op.Order, op.After)
+			// What is between its place and its last commit was passed already.
+			if place > below[op.Dir] {
+				below[op.Dir] = place
+				again = again || place > op.Order
+			}
+			if op.Barrier && place > all {
+				all = place
+				again = again || place > op.Order
+			}
+		}
+	}
+	return found
+}
+
 // scanning is the state of one scan.
 type scanning struct {
 	of       func(*operation) standing

@@ -319,10 +319,6 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 		wait = min(10*time.Second<<min(run.attempts-1, 5), 5*time.Minute)
 	}
 	run.next, run.err, run.failedFrom = at.Add(wait), err, run.began
-	if run.began.Before(s.mu.flushed) {
-		// Who waits wants to know what comes of it now.
-		run.next = at
-	}
 	s.mu.stats.failures++
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 && run.failing {
 		if f.failure == nil || f.failure.Error() != err.Error() {

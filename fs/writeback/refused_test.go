@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +55,44 @@ func TestRefusedFileIsToldOfBesideManySyncs(t *testing.T) {
 		others.Wait()
 		w.deny("p/x/a", false)
 		w.finish(h)
+		w.drain()
+		w.stop()
+	})
+}
+
+// TestRefusedFileIsNotSentWhenOthersAreSynced: who waits for something else does not have it tried
+// again, whether that is new or was there before.
+func TestRefusedFileIsNotSentWhenOthersAreSynced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			c.Through = func(path string) bool { return strings.HasPrefix(path, "y/") }
+		})
+		for _, d := range []string{"x", "y"} {
+			if err := w.space.Mkdir(t.Context(), "", d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.deny("p/x/a", true)
+		w.write("x", "a", "content")
+		for n := range 1000 {
+			w.write("y", strconv.Itoa(n%10), strconv.Itoa(n))
+			time.Sleep(100 * time.Millisecond)
+		}
+		w.store.Lock()
+		refused := w.store.refused
+		w.store.Unlock()
+		if refused < 2 || refused > 6 {
+			t.Errorf("the file was sent %d times in two minutes, want 10, 20, 40 seconds apart", refused)
+		}
+		// Above it, it is waited for.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w.deny("p/x/a", false)
+		w.write("", "z", "waits")
+		if err := w.space.Flush(ctx, "z"); err != nil {
+			t.Errorf("flush of what waits behind it: %v", err)
+		}
+		w.holds("p/x/a", "content")
 		w.drain()
 		w.stop()
 	})

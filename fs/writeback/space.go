@@ -169,9 +169,8 @@ type Space struct {
 		asks map[string]ask
 		// newest are the uploads that were begun or gone on with last, by file.
 		newest map[fileID]string
-		// draining counts those who wait for everything, flushed is when one began last.
+		// draining counts those who wait for everything.
 		draining int
-		flushed  time.Time
 		running  int
 		prepared int
 		closed   bool
