@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// overtakeWindow is how far apart the closes of two new small files may be for the
-// later one to be published first, in nanoseconds.
+// overtakeWindow is how far apart the closes of two new small files, or two removals, may
+// be for the later one to be published first, in nanoseconds.
 const overtakeWindow = int64(1e9)
 
 // opQueue has operations in the order in which they were wanted.
@@ -60,10 +60,11 @@ type standing struct {
 	small bool
 }
 
-// mark is what is unfinished in a directory or below it.
+// mark is what is unfinished in a directory or below it. removals says that it is
+// nothing but removals that can succeed as things are.
 type mark struct {
-	strict bool
-	oldest int64
+	strict, removals bool
+	oldest           int64
 }
 
 // stretched is an operation whose content was committed again, while its scan goes
@@ -119,13 +120,14 @@ type verdict struct {
 //
 // An operation waits for those before it in its own directory or below, and if it
 // is a barrier for all before it that are not failing. Those with one Order do not
-// wait for one another.
+// wait for one another, nor do removals of one second, as of a whole tree, but what was
+// removed in a directory goes before what was removed below it later.
 //
 // It goes on beyond enough while nothing was found that may begin and succeed, and
 // something waits for what is further on: what waits for that in turn may be more
 // than enough.
 func (q *opQueue) scan(of func(*operation) standing, enough func(*operation) bool) []verdict {
-	s := scanning{of: of, marks: make(map[string]mark)}
+	s := scanning{of: of, marks: make(map[string]mark), removed: make(map[string]bool)}
 	for _, x := range q.items {
 		if x.op == nil {
 			continue
@@ -191,11 +193,16 @@ func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) 
 
 // scanning is the state of one scan.
 type scanning struct {
-	of       func(*operation) standing
-	marks    map[string]mark
-	waiting  int
-	group    []member
-	verdicts []verdict
+	of      func(*operation) standing
+	marks   map[string]mark
+	waiting int
+	// removing counts those of waiting that are removals, the oldest of which is of
+	// oldestRemoval; removed are their directories.
+	removing      int
+	oldestRemoval int64
+	removed       map[string]bool
+	group         []member
+	verdicts      []verdict
 	// stretched are those that would be ready at their place.
 	stretched []*stretched
 	last      uint64
@@ -249,6 +256,7 @@ func (s *scanning) next(op *operation) {
 	if m, ok := s.marks[op.Dir]; ok && ready {
 		ready = !m.strict && !op.Barrier && st.small && op.Again-m.oldest <= overtakeWindow
 	}
+	ready = ready || op.Kind == opDelete && s.amongRemovals(op)
 	if !st.absent {
 		for _, x := range s.stretched {
 			x.meet(op, st.failing)
@@ -270,6 +278,23 @@ func (s *scanning) next(op *operation) {
 	s.verdicts = append(s.verdicts, verdict{op, ready})
 }
 
+// amongRemovals reports whether all that op, a removal, would have to wait for are
+// removals of the same second, and none of them in a directory above.
+func (s *scanning) amongRemovals(op *operation) bool {
+	if s.waiting != s.removing || op.At-s.oldestRemoval > overtakeWindow {
+		return false
+	}
+	if m, ok := s.marks[op.Dir]; ok && !m.removals {
+		return false
+	}
+	for dir := op.Dir; dir != ""; {
+		if dir = parent(dir); s.removed[dir] {
+			return false
+		}
+	}
+	return true
+}
+
 // pass lets what follows wait for the operations of one Order.
 func (s *scanning) pass() {
 	for _, m := range s.group {
@@ -277,14 +302,22 @@ func (s *scanning) pass() {
 		if st.absent {
 			continue
 		}
+		removal := op.Kind == opDelete && !st.failing
 		if !st.failing {
 			s.waiting++
+		}
+		if removal {
+			if s.removing++; s.removing == 1 || op.At < s.oldestRemoval {
+				s.oldestRemoval = op.At
+			}
+			s.removed[op.Dir] = true
 		}
 		for dir := op.Dir; ; dir = parent(dir) {
 			left, ok := s.marks[dir]
 			if !ok {
-				left.oldest = op.At
+				left.oldest, left.removals = op.At, true
 			}
+			left.removals = left.removals && removal
 			left.strict = left.strict || !st.small || op.Barrier || st.failing
 			left.oldest = min(left.oldest, op.At)
 			s.marks[dir] = left

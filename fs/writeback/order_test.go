@@ -2,7 +2,9 @@ package writeback
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 )
 
 // A file that is written again waits for what was closed since, which waits for the file:
@@ -63,4 +65,87 @@ func TestFileThatWasWrittenAgainBeginsBehindManyOthers(t *testing.T) {
 			t.Errorf("failing %v: %d may begin, want %d", failing, able, many+1)
 		}
 	}
+}
+
+// What is removed within a second goes at once, but not before anything else, nor before
+// what was removed above it.
+func TestScanLetsRemovalsGoTogether(t *testing.T) {
+	const second = int64(time.Second)
+	gone := func(dir string, at int64) operation {
+		return operation{Kind: opDelete, Dir: dir, At: at, Again: at, Barrier: true}
+	}
+	put := operation{Kind: opPut, Dir: "other"}
+	below := put
+	below.Dir = "d/e"
+	for name, c := range map[string]struct {
+		ops     []operation
+		failing int
+		want    []bool
+	}{
+		"a tree":                  {[]operation{gone("d/e", 0), gone("d/e", 1), gone("d/f", second), gone("d", second)}, -1, []bool{true, true, true, true}},
+		"over more than a second": {[]operation{gone("d", 0), gone("d", second), gone("d", second+1)}, -1, []bool{true, true, false}},
+		"after something new":     {[]operation{gone("d", 0), put, gone("d", 1), gone("d", 2)}, -1, []bool{true, true, false, false}},
+		"above, then below":       {[]operation{gone("d", 0), gone("d/e", 1), gone("", 2)}, -1, []bool{true, false, true}},
+		"something new after it":  {[]operation{gone("d/e", 0), gone("d/f", 0), below}, -1, []bool{true, true, false}},
+		"one fails beside it":     {[]operation{gone("d", 0), gone("d", 1), gone("e", 1)}, 0, []bool{true, false, true}},
+		"one fails above":         {[]operation{gone("d", 0), gone("d/e", 1)}, 0, []bool{true, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var q opQueue
+			for i := range c.ops {
+				op := &c.ops[i]
+				op.ID, op.Order, op.After = uint64(i), uint64(i+1), uint64(i+1)
+				q.add(op)
+			}
+			var got []bool
+			for _, v := range q.scan(
+				func(op *operation) standing { return standing{failing: int(op.ID) == c.failing} },
+				func(*operation) bool { return false },
+			) {
+				got = append(got, v.ready)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("may begin: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestRemovedTreeIsGoneSoon: whoever removes a thousand files does not wait for a thousand
+// pairs of requests one after another.
+func TestRemovedTreeIsGoneSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const dirs, files = 10, 50
+		w := newWorld(t, 1)
+		for i := range dirs * files {
+			w.store.put(fmt.Sprintf("p/tree/%d/%d", i%dirs, i), "content")
+		}
+		began := time.Now()
+		for d := range dirs {
+			dir := fmt.Sprintf("tree/%d", d)
+			for i := d; i < dirs*files; i += dirs {
+				if err := w.space.Unlink(t.Context(), dir, fmt.Sprint(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.space.Rmdir(t.Context(), "tree", fmt.Sprint(d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.space.Rmdir(t.Context(), "", "tree"); err != nil {
+			t.Fatal(err)
+		}
+		removed := time.Now()
+		w.drain()
+		// A request takes 20 ms in the mean, and each removal two of them.
+		took := time.Since(removed)
+		t.Logf("%d removals, made in %v, were published in %v", dirs*files, removed.Sub(began), took)
+		if took > 2*time.Second {
+			t.Error("want two seconds at most")
+		}
+		if got := w.inBucket(); len(got) > 0 {
+			t.Errorf("%d objects are left", len(got))
+		}
+		w.stop()
+	})
 }
