@@ -170,8 +170,8 @@ func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) 
 	}
 	for again := true; again; {
 		again, found = false, found[:0]
-		for i := len(q.items) - 1; i >= 0; i-- {
-			op := q.items[i].op
+		for _, x := range slices.Backward(q.items) {
+			op := x.op
 			if op == nil || !chosen(op) && !waited(op) {
 				continue
 			}
