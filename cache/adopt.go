@@ -75,7 +75,7 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 	o.mu.Lock()
 	alone := o.mu.disk.blocked && o.mu.disk.epoch == epoch // nobody threw the object away meanwhile
 	o.mu.disk.blocked = false
-	ok := err == nil && alone && o.install(sums, crc64, st.Ino)
+	ok := err == nil && alone && o.install(sums, crc64, inode{st.Ino, bornAt(f)})
 	o.notify()
 	o.mu.Unlock()
 	switch {
@@ -172,12 +172,12 @@ func (t *ssdTier) enter(o *object) (epoch int, ok bool) {
 
 // install notes that the file with that inode has every block. It returns false if
 // the checksums do not agree with what is known of the object. o.mu must be held.
-func (o *object) install(sums [][]blockSums, crc64 uint64, inode uint64) bool {
+func (o *object) install(sums [][]blockSums, crc64 uint64, file inode) bool {
 	if o.mu.hasCRC64 && o.mu.crc64 != crc64 {
 		return false
 	}
 	d := &o.mu.disk
-	d.loaded, d.exists, d.moved, d.inode = true, true, true, inode
+	d.loaded, d.exists, d.moved, d.inode = true, true, true, file
 	o.diskLoaded.Store(true)
 	for i := range sums {
 		seg := o.segment(i)

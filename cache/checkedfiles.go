@@ -13,18 +13,18 @@ import "sync"
 type checkedFiles struct {
 	mu struct {
 		sync.Mutex
-		inodes map[identity]uint64
+		inodes map[identity]inode
 	}
 }
 
 // add notes that the file with that inode is whole and right.
-func (c *checkedFiles) add(id identity, inode uint64) {
+func (c *checkedFiles) add(id identity, file inode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.inodes == nil {
-		c.mu.inodes = make(map[identity]uint64)
+		c.mu.inodes = make(map[identity]inode)
 	}
-	c.mu.inodes[id] = inode
+	c.mu.inodes[id] = file
 }
 
 // remove notes that an object has no such file, or no longer.
@@ -35,17 +35,17 @@ func (c *checkedFiles) remove(id identity) {
 }
 
 // inode returns the inode of the file that is whole and right, if there is one.
-func (c *checkedFiles) inode(id identity) (inode uint64, ok bool) {
+func (c *checkedFiles) inode(id identity) (file inode, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	inode, ok = c.mu.inodes[id]
-	return inode, ok
+	file, ok = c.mu.inodes[id]
+	return file, ok
 }
 
 // rememberChecked notes that the file of o is whole and right, if it is. o.mu must
 // be held.
 func (o *object) rememberChecked() {
-	if d := &o.mu.disk; !o.small() && o.wholeOnDisk() && o.wholeChecked() && d.inode != 0 {
+	if d := &o.mu.disk; !o.small() && o.wholeOnDisk() && o.wholeChecked() && d.inode != (inode{}) {
 		o.cache.ssd.checked.add(o.id, d.inode)
 	}
 }
@@ -58,7 +58,7 @@ func (o *object) wholeChecked() bool {
 
 // recallChecked takes over what an earlier record of o knew. o.mu must be held.
 func (o *object) recallChecked() {
-	inode, ok := o.cache.ssd.checked.inode(o.id)
+	file, ok := o.cache.ssd.checked.inode(o.id)
 	if !ok || !o.wholeOnDisk() {
 		return
 	}
@@ -67,5 +67,5 @@ func (o *object) recallChecked() {
 			seg.trusted = seg.disk
 		}
 	}
-	o.mu.disk.trusted, o.mu.disk.inode = o.mu.disk.blocks, inode
+	o.mu.disk.trusted, o.mu.disk.inode = o.mu.disk.blocks, file
 }

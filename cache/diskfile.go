@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // diskFile is an open object file, shared by those who use it. It is closed with
@@ -14,7 +16,7 @@ import (
 type diskFile struct {
 	diskIO
 	refs     atomic.Int32
-	inode    uint64
+	inode    inode
 	directly directFile
 	// given says that the file is the cache's no more: Take gave it to somebody who
 	// changes it.
@@ -78,7 +80,7 @@ type diskState struct {
 	// file is open while handles or writes need it. inode is the file that the
 	// trusted blocks are in.
 	file  *diskFile
-	inode uint64
+	inode inode
 	// opening, while somebody opens the file, is closed when that has ended.
 	opening chan struct{}
 	// blocks and trusted are how many there are in all segments.
@@ -255,9 +257,29 @@ func (t *ssdTier) openFile(o *object, flag int) (*diskFile, error) {
 		return nil, err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		f.inode = st.Ino
+		f.inode.number = st.Ino
+	}
+	if file := f.osFile(); file != nil {
+		f.inode.born = bornAt(file)
 	}
 	return f, nil
+}
+
+// inode tells a file from others that were or will be in its place: the number of one
+// that was removed is used again at once, but not with the time at which it was made, in
+// nanoseconds since 1970; 0 where the file system does not know it.
+type inode struct {
+	number uint64
+	born   int64
+}
+
+// bornAt returns when a file was made.
+func bornAt(file *os.File) int64 {
+	var st unix.Statx_t
+	if err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 }
 
 // errDamaged means that an object file is not as it was left.
