@@ -100,7 +100,7 @@ func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAt
 	case change == writeback.SetAttr{}:
 		return nil
 	case n.kind == manifest.Directory:
-		return f.setDirectory(n, change)
+		return f.setDirectory(ctx, n, change, &now)
 	case !f.cfg.Attrs:
 		return f.touch(n, change)
 	}
@@ -159,10 +159,16 @@ func (f *filesystem) touch(n *inode, change writeback.SetAttr) error {
 	return f.space.Touch(file, *change.Mtime)
 }
 
-// setDirectory changes the attributes of a directory. No object could keep them: a
-// directory has them for as long as the kernel knows it.
-func (f *filesystem) setDirectory(n *inode, change writeback.SetAttr) error {
-	if !f.cfg.Attrs && (change.Mode != nil || change.UID != nil || change.GID != nil) {
+// setDirectory changes the attributes of a directory, which has now. Its marker object keeps
+// them, but for the root, which has none. Without Config.Attrs a directory has its time for as long as the kernel
+// knows it.
+func (f *filesystem) setDirectory(ctx context.Context, n *inode, change writeback.SetAttr, now *fuse.Attr) error {
+	switch {
+	case f.cfg.Attrs && n.id != rootID && !n.gone.Load():
+		if err := f.keepDirectory(ctx, n, change, now); err != nil {
+			return err
+		}
+	case !f.cfg.Attrs && (change.Mode != nil || change.UID != nil || change.GID != nil):
 		return syscall.EPERM
 	}
 	for {
@@ -187,6 +193,23 @@ func (f *filesystem) setDirectory(n *inode, change writeback.SetAttr) error {
 			return nil
 		}
 	}
+}
+
+// keepDirectory lets the marker of a directory keep a change of its attributes.
+func (f *filesystem) keepDirectory(ctx context.Context, n *inode, change writeback.SetAttr, now *fuse.Attr) error {
+	if change.Mode != nil || change.UID != nil || change.GID != nil {
+		mode, uid, gid := now.Mode&0o7777, now.Uid, now.Gid
+		for _, c := range []struct{ to, from *uint32 }{{&mode, change.Mode}, {&uid, change.UID}, {&gid, change.GID}} {
+			if c.from != nil {
+				*c.to = *c.from
+			}
+		}
+		change.Mode, change.UID, change.GID = &mode, &uid, &gid
+	}
+	f.moves.RLock()
+	defer f.moves.RUnlock()
+	at := n.at()
+	return f.space.SetDirAttr(ctx, at.dir, at.name, change)
 }
 
 // giveAttributes lays over a what programs gave to a directory.

@@ -239,6 +239,10 @@ func (r *doneRecord) apply(st *state) {
 	st.drop(op)
 	st.replaceLoss(op)
 	st.dropUnnamed(op)
+	if d, ok := st.Dirs[op.Key]; ok && op.Kind == opMarker && k.Pending == 0 {
+		d.Pub = d.Attr
+		st.Dirs[op.Key] = d
+	}
 	f := st.Files[op.File]
 	if op.Kind != opPut || f == nil || !f.Linked || f.Key != op.Key {
 		return
@@ -412,7 +416,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	switch {
 	case kind == opDelete && known && !k.present():
 		return
-	case kind == opMarker && known && k.present():
+	case kind == opMarker && known && k.present() && !st.Dirs[key].changed():
 		return
 	}
 	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object.Same(k.Remote) && f.Attr == f.PubAttr {

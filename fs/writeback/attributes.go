@@ -98,7 +98,7 @@ type SetAttr struct {
 }
 
 // SetAttr changes the attributes of a name and returns its file. Without
-// Config.Attrs all but the size is ENOTSUP. Directories have none: ENOTSUP.
+// Config.Attrs all but the size is ENOTSUP, as it is for directories: see SetDirAttr.
 func (s *Space) SetAttr(ctx context.Context, dir, base string, a SetAttr) (*File, error) {
 	if err := s.mayChange(a); err != nil {
 		return nil, err

@@ -249,6 +249,9 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 	for _, id := range slices.Sorted(maps.Keys(st.Uploads)) {
 		b = frame(b, &uploadBegunRecord{st.Uploads[id]})
 	}
+	for _, key := range slices.Sorted(maps.Keys(st.Dirs)) {
+		b = frame(b, &snapDirAttr{key, st.Dirs[key]})
+	}
 	for _, id := range slices.Sorted(maps.Keys(st.Losses)) {
 		b = frame(b, &snapLoss{id, *st.Losses[id]})
 	}

@@ -236,7 +236,11 @@ func (s *Space) keepDir(ctx context.Context, dir string) error {
 	pos := int64(0)
 	if _, known := s.mu.lookup(up, base); !known {
 		at := place{Dir: up, Name: base, Key: e.Object.Key, Base: absent(e.Object.Key)}
-		pos = s.record(&madeDirRecord{At: at, Time: now(), Exists: true})
+		made := &groupRecord{Records: []record{&madeDirRecord{At: at, Time: now(), Exists: true}}}
+		if s.cfg.Attrs && e.Attr != nil && e.Attr.Known != 0 {
+			made.Records = append(made.Records, &dirAttrRecord{At: at, Attr: attributesOf(e.Attr), Time: now()})
+		}
+		pos = s.record(made)
 	}
 	s.mu.Unlock()
 	return s.journal.write(pos)

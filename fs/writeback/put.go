@@ -573,16 +573,3 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 	}
 	return s.done(op, absent(op.Key), 0, 0)
 }
-
-// publishMarker makes the empty object that keeps a directory. One that is there
-// already is as good.
-func (s *Space) publishMarker(ctx context.Context, op operation) error {
-	if err := s.begin(op, 0, intent{Kind: opMarker}, nil); err != nil {
-		return err
-	}
-	_, err := s.bucket.Put(ctx, op.Key, bytes.NewReader(nil), oss.PutOptions{ForbidOverwrite: true, RoughTime: true})
-	if err != nil && !errors.Is(err, oss.ErrExists) {
-		return err
-	}
-	return s.done(op, oss.Object{Key: op.Key, ETag: anyVersion}, 0, 0)
-}

@@ -49,6 +49,12 @@ const (
 	kindPlaced
 )
 
+// Those of directories.
+const (
+	kindDirAttr recordKind = iota + 41
+	kindSnapDirAttr
+)
+
 // record is one change of the state.
 type record interface {
 	kind() recordKind
@@ -133,6 +139,10 @@ func newRecord(k recordKind) record {
 		return &keptRecord{}
 	case kindPlaced:
 		return &placedRecord{}
+	case kindDirAttr:
+		return &dirAttrRecord{}
+	case kindSnapDirAttr:
+		return &snapDirAttr{}
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func (s *Space) completeNames(ctx context.Context, all []below) error {
 	g.SetLimit(askedAtOnce)
 	for i := range all {
 		b := &all[i]
-		if b.entry.File != nil || !b.entry.Partial || b.entry.Kind == manifest.Directory {
+		if b.entry.File != nil || !b.entry.Partial {
 			continue
 		}
 		g.Go(func() error {
@@ -174,6 +174,7 @@ func (m *move) record(dir, base string, from Entry, to place, exists bool, all [
 		return 0, syscall.ENOTDIR
 	}
 	m.add(&madeDirRecord{At: to, Time: m.at, Exists: exists})
+	m.attributes(to, from.Entry)
 	for _, b := range all {
 		if b.entry.Kind == manifest.Directory {
 			p, err := m.target(b)
@@ -183,6 +184,7 @@ func (m *move) record(dir, base string, from Entry, to place, exists bool, all [
 			p.Key += "/"
 			p.Base = absent(p.Key)
 			m.add(&madeDirRecord{At: p, Time: m.at})
+			m.attributes(p, b.entry.Entry)
 		}
 	}
 	for _, b := range all {
@@ -203,6 +205,14 @@ func (m *move) record(dir, base string, from Entry, to place, exists bool, all [
 	}
 	clear(s.mu.made) // what is where has changed below both names
 	return s.record(&m.group), nil
+}
+
+// attributes gives a directory those that it had.
+func (m *move) attributes(to place, from manifest.Entry) {
+	if from.Attr == nil || from.Attr.Known == 0 || !m.space.cfg.Attrs {
+		return
+	}
+	m.add(&dirAttrRecord{At: to, Attr: attributesOf(from.Attr), Time: m.at})
 }
 
 // target returns the place of a name in the new directory.

@@ -361,7 +361,7 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	case nameGone:
 		same = err != nil
 	case nameDirectory:
-		same = err == nil && e.Kind == manifest.Directory
+		same = err == nil && e.Kind == manifest.Directory && s.shows(n, &e)
 	case nameFile:
 		same = err == nil && e.Kind != manifest.Directory && sameBytes(e.Object, obj)
 		if same && f.state().Symlink && e.Kind != manifest.Symlink {

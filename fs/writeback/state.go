@@ -198,6 +198,8 @@ type state struct {
 	// Losses are closed files that did not survive the loss of power and precede what is
 	// to be published, by their id.
 	Losses map[fileID]*loss
+	// Dirs are the attributes that directories were given, by their key.
+	Dirs map[string]dirAttr
 	// Kept are publications of files whose names others have taken since, see kept.go.
 	Kept map[uint64]bool
 
@@ -235,7 +237,7 @@ func newState() *state {
 		NextFile: 1, NextOp: 1, NextOrder: 1,
 		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
-		Losses: make(map[fileID]*loss), preceded: make(map[fileID]int), displaced: make(map[fileID]bool),
+		Losses: make(map[fileID]*loss), Dirs: make(map[string]dirAttr), preceded: make(map[fileID]int), displaced: make(map[fileID]bool),
 		Kept: make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
 	}
 }
@@ -252,6 +254,9 @@ func (st *state) setName(dir, base string, n name) {
 	if names == nil {
 		names = make(map[string]name)
 		st.Names[dir] = names
+	}
+	if old, ok := names[base]; ok && old.Kind == nameDirectory && n.Kind != nameDirectory {
+		delete(st.Dirs, old.Key)
 	}
 	if old, ok := names[base]; ok && old.Key != n.Key {
 		// A file where a directory was, or the other way round.
@@ -281,6 +286,9 @@ func (st *state) leaveName(dir, base string) {
 // dropName forgets a name.
 func (st *state) dropName(dir, base string) {
 	names := st.Names[dir]
+	if n := names[base]; n.Kind == nameDirectory {
+		delete(st.Dirs, n.Key)
+	}
 	delete(names, base)
 	if len(names) > 0 {
 		return

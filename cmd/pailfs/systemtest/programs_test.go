@@ -97,6 +97,8 @@ func (s *site) source(name string) string {
 			s.must(os.Symlink(target, filepath.Join(root, link)))
 		}
 	}
+	s.must(os.Chmod(filepath.Join(root, "sub/deep"), 0o750))
+	s.must(os.Chmod(filepath.Join(root, "sub"), 0o700))
 	for _, dir := range []string{"sub/deep", "sub", "."} {
 		s.must(os.Chtimes(filepath.Join(root, dir), made, made))
 	}
@@ -135,6 +137,8 @@ func (s *site) describe(root string) (lines []string) {
 		name, _ := filepath.Rel(root, path)
 		line := fmt.Sprintf("%q %s", name, info.Mode().Type())
 		switch {
+		case info.IsDir() && s.attrs:
+			line += fmt.Sprintf(" %s %d", info.Mode().Perm(), info.ModTime().Unix())
 		case info.Mode()&os.ModeSymlink != 0:
 			target, err := os.Readlink(path)
 			if err != nil {

@@ -1,0 +1,221 @@
+package writeback
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// dirMode is the type of a directory in a mode.
+const dirMode = 0o040000
+
+// dirAttr are the attributes that a directory was given, and those that its marker has.
+type dirAttr struct{ Attr, Pub attributes }
+
+// changed says that the marker is to be told.
+func (d dirAttr) changed() bool { return d.Attr != d.Pub }
+
+// dirAttrRecord gives attributes to a directory. One of the base tree becomes one of
+// ours.
+type dirAttrRecord struct {
+	At   place
+	Attr attributes
+	Time int64
+}
+
+func (*dirAttrRecord) kind() recordKind { return kindDirAttr }
+func (r *dirAttrRecord) walk(c *coder) {
+	r.At.walk(c)
+	r.Attr.walk(c)
+	c.int(&r.Time)
+}
+
+func (r *dirAttrRecord) apply(st *state) {
+	n, ok := st.lookup(r.At.Dir, r.At.Name)
+	switch {
+	case ok && n.Kind != nameDirectory:
+		return
+	case !ok:
+		n = name{Kind: nameDirectory, Key: r.At.Key}
+		if k := st.key(n.Key, r.At.Base); !k.Shown {
+			// There may be a marker, or only objects below.
+			k.Shown, k.Maybe = true, append(k.Maybe, intent{Kind: opMarker})
+		}
+		st.setName(r.At.Dir, r.At.Name, n)
+	}
+	st.key(n.Key, r.At.Base)
+	d := st.Dirs[n.Key]
+	d.Attr = r.Attr
+	st.Dirs[n.Key] = d
+	st.want(opMarker, n.Key, join(r.At.Dir, r.At.Name), "", 0, r.Time, false)
+}
+
+// snapDirAttr is one of them as compaction writes it.
+type snapDirAttr struct {
+	Key   string
+	State dirAttr
+}
+
+func (*snapDirAttr) kind() recordKind { return kindSnapDirAttr }
+func (r *snapDirAttr) walk(c *coder) {
+	c.string(&r.Key)
+	r.State.Attr.walk(c)
+	r.State.Pub.walk(c)
+}
+
+func (r *snapDirAttr) apply(st *state) { st.Dirs[r.Key] = r.State }
+
+// known returns a as the base tree would tell it, nil if it says nothing.
+func (a attributes) known() *manifest.Attr {
+	if !a.Set && a.Mtime == 0 {
+		return nil
+	}
+	k := &manifest.Attr{}
+	if a.Set {
+		k.Mode, k.UID, k.GID = a.Mode, a.UID, a.GID
+		k.Known = manifest.AttrMode | manifest.AttrUID | manifest.AttrGID
+	}
+	if a.Mtime != 0 {
+		k.MTime = time.Unix(0, a.Mtime).UTC()
+		k.Known |= manifest.AttrMTime
+	}
+	return k
+}
+
+// dirMeta returns what the user metadata of a directory's marker is, over what it had
+// before.
+func (a attributes) dirMeta(before map[string]string) map[string]string {
+	m := maps.Clone(before)
+	if m == nil {
+		m = make(map[string]string)
+	}
+	if a.Set {
+		m[metaMode] = strconv.FormatUint(uint64(dirMode|a.Mode&0o7777), 10)
+		m[metaUID] = strconv.FormatUint(uint64(a.UID), 10)
+		m[metaGID] = strconv.FormatUint(uint64(a.GID), 10)
+	}
+	if a.Mtime != 0 {
+		m[metaMtime] = strconv.FormatInt(time.Unix(0, a.Mtime).Unix(), 10)
+	}
+	return m
+}
+
+// SetDirAttr changes attributes of a directory, which its marker object keeps. Mode, owner
+// and group are given together. Without Config.Attrs it is ENOTSUP.
+func (s *Space) SetDirAttr(ctx context.Context, dir, base string, a SetAttr) error {
+	if err := s.mayChange(a); err != nil {
+		return err
+	}
+	e, _, err := s.Lookup(ctx, dir, base)
+	switch {
+	case err != nil:
+		return err
+	case e.Kind != manifest.Directory:
+		return syscall.ENOTDIR
+	}
+	r := &dirAttrRecord{At: place{Dir: dir, Name: base, Key: e.Object.Key, Base: absent(e.Object.Key)}, Time: now()}
+	s.mu.Lock()
+	n, known := s.mu.lookup(dir, base)
+	if known && n.Kind != nameDirectory {
+		s.mu.Unlock()
+		return fs.ErrNotExist
+	}
+	if d, given := s.mu.Dirs[n.Key]; known && given {
+		r.Attr = d.Attr
+	} else if e.Attr != nil {
+		r.Attr = attributesOf(e.Attr)
+	}
+	if a.Mode != nil && a.UID != nil && a.GID != nil {
+		r.Attr.Mode, r.Attr.UID, r.Attr.GID, r.Attr.Set = *a.Mode&0o7777, *a.UID, *a.GID, true
+	}
+	if a.Mtime != nil {
+		r.Attr.Mtime = a.Mtime.UnixNano()
+	}
+	pos := s.record(r)
+	s.mu.Unlock()
+	wake(s.publishNow)
+	wake(s.commitNow)
+	return s.journal.write(pos)
+}
+
+// shows reports whether the base tree shows the attributes that a directory was given.
+func (s *Space) shows(n name, e *manifest.Entry) bool {
+	s.mu.Lock()
+	a := s.mu.Dirs[n.Key].Attr
+	s.mu.Unlock()
+	if a == (attributes{}) {
+		return true
+	}
+	if e.Attr == nil {
+		return false
+	}
+	// The metadata has seconds.
+	there := attributesOf(e.Attr)
+	there.Mtime, a.Mtime = there.Mtime/int64(time.Second), a.Mtime/int64(time.Second)
+	return there == a
+}
+
+// publishMarker makes the empty object that keeps a directory, and its attributes. One that is
+// there already is as good if it has those, and else keeps all else that it has.
+func (s *Space) publishMarker(ctx context.Context, op operation) error {
+	s.mu.Lock()
+	d, given := s.mu.Dirs[op.Key]
+	k := s.mu.Keys[op.Key]
+	unseen := k == nil || !k.present() && len(k.Maybe) == 0
+	s.mu.Unlock()
+	var there oss.Info
+	if given && !unseen {
+		var err error
+		if there, err = s.bucket.Head(ctx, op.Key); err != nil && !errors.Is(err, oss.ErrNotFound) {
+			return fmt.Errorf("look at the marker %q: %w", op.Key, err)
+		}
+	}
+	if err := s.begin(op, 0, intent{Kind: opMarker}, func() error {
+		if s.mu.Dirs[op.Key] != d {
+			return errSuperseded
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := s.putMarker(ctx, op.Key, d.Attr, given, there); err != nil {
+		return err
+	}
+	return s.done(op, oss.Object{Key: op.Key, ETag: anyVersion}, 0, 0)
+}
+
+// putMarker makes the marker at key, where there is what there says.
+func (s *Space) putMarker(ctx context.Context, key string, a attributes, given bool, there oss.Info) error {
+	o := oss.PutOptions{ForbidOverwrite: true, RoughTime: true}
+	if given {
+		o.Meta = a.dirMeta(there.Meta)
+	}
+	switch {
+	case there.ETag == "":
+		_, err := s.bucket.Put(ctx, key, bytes.NewReader(nil), o)
+		if errors.Is(err, oss.ErrExists) {
+			if !given {
+				return nil
+			}
+			return fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
+		}
+		return err
+	case maps.Equal(o.Meta, there.Meta):
+		return nil
+	}
+	_, err := s.bucket.Copy(ctx, key, there.Object, oss.PutOptions{ContentType: cmp.Or(there.ContentType, "application/octet-stream"), Meta: o.Meta})
+	if errors.Is(err, oss.ErrChanged) {
+		return fmt.Errorf("%w: %w", oss.ErrUnavailable, err)
+	}
+	return err
+}
