@@ -29,6 +29,7 @@ type cli struct {
 	WriteJob   writeJobCmd   `cmd:"" hidden:"" help:"Carry out one job of writing given on standard input."`
 	NamesJob   namesJobCmd   `cmd:"" hidden:"" help:"List one tree as said on standard input."`
 	MemoryTree memoryTreeCmd `cmd:"" hidden:"" help:"Mount a tree of empty files out of memory."`
+	Sink       sinkCmd       `cmd:"" hidden:"" help:"Mount a file system that takes files and does next to nothing."`
 }
 
 // program is what a command is given.

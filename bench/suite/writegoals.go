@@ -175,13 +175,19 @@ func takeWriteSmall(ctx context.Context, r *Runner) (Taken, error) {
 		Driver: rig.Bare{}, Label: fmt.Sprintf("bare, %d PUTs at once", bareTiny),
 		AdjustWrite: func(job *writer.Job) { job.Writers = bareTiny },
 	}
-	series, err := r.Measure(ctx, w, Options{Link: w.Link()}, Subject{Driver: rig.Disk{}}, Subject{Driver: rig.Pailfs{}}, bare)
+	nothing, staging := rig.Sink{Program: r.cfg.Self}, rig.Sink{Program: r.cfg.Self, Stages: true}
+	series, err := r.Measure(ctx, w, Options{Link: w.Link()},
+		Subject{Driver: rig.Disk{}}, Subject{Driver: rig.Pailfs{}}, Subject{Driver: nothing}, Subject{Driver: staging}, bare)
 	if err != nil {
 		return Taken{}, err
 	}
 	work := fmt.Sprintf("%d files of %d bytes by 4 processes", r.cfg.Sizes.TinyFiles, r.cfg.Sizes.TinyBytes)
 	create := result.Target{Name: "write-small", Work: work, Against: "the disk itself", Want: 0.12}
-	create.Compare(find(series, w.Name, "pailfs"), find(series, w.Name, "disk"))
+	disk := find(series, w.Name, "disk")
+	create.Compare(find(series, w.Name, "pailfs"), disk)
+	for _, floor := range []rig.Sink{nothing, staging} {
+		create.Notes = append(create.Notes, fmt.Sprintf("%s: %.3f of the disk", floor.Name(), find(series, w.Name, floor.Name()).Value/disk.Value))
+	}
 	arrive := result.Target{Name: "write-small-in-oss", Work: work + ", until all are in the bucket, with flush", Against: bare.label(), Want: 0.5}
 	arrive.Compare(find(series, w.Name+inStore, "pailfs"), find(series, w.Name+inStore, bare.label()))
 	return Taken{Targets: []result.Target{create, arrive}, Series: series}, nil
