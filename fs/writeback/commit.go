@@ -334,6 +334,7 @@ func (f *fileState) lostOnDisk(doing string) error {
 // not rest on what the disk may have lost.
 func (s *Space) anew(f *File) error {
 	s.mu.Lock()
+	s.rewrites(f)
 	if st := s.mu.Files[f.id]; st == nil || !st.suspect() {
 		s.mu.Unlock()
 		return nil

@@ -61,6 +61,8 @@ type File struct {
 	told    bool
 	// meant is the last generation that somebody committed by fsync.
 	meant generation
+	// rewriting is what is known of one that is written anew.
+	rewriting rewriting
 	// fresh says that the content began with nothing and was not published since. It
 	// saves a comparison.
 	fresh bool

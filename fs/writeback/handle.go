@@ -171,6 +171,9 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 	if err := f.openStaged(); err != nil {
 		return nil, err
 	}
+	if f.content.writers == 0 {
+		s.begins(f)
+	}
 	if o.Truncate {
 		f.touched.Store(true)
 		if err := os.Truncate(s.path(f.id), 0); err != nil {

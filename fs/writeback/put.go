@@ -112,7 +112,11 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, errNotDurable
 	}
 	if !snap.sealed && !growing && !s.through(op) {
-		if err := s.ripe(f, file, &state, look); err != nil {
+		err := s.rewritten(f)
+		if err == nil {
+			err = s.ripe(f, file, &state, look)
+		}
+		if err != nil {
 			snap.close()
 			return nil, err
 		}
