@@ -426,3 +426,34 @@ func TestObjectThatComesBackIsNotReplacedByWhatWasKept(t *testing.T) {
 		w.stop()
 	})
 }
+
+// What is kept is to be copied, and somebody else removes the object: latest waits for
+// what has the name now, and nothing is reported as lost.
+func TestKeptCopyWhoseObjectIsGoneIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.watchOrder("p/d/s.bin", "p/latest")
+		w.store.put("p/d/old", "the object")
+		w.deny("p/d/s.bin", true)
+		w.move("d", "old", "s.bin")
+		time.Sleep(2 * time.Second)
+		w.write("", "latest", "d/s.bin")
+		w.moved("two")
+		if len(w.space.mu.Kept) != 1 {
+			t.Fatal("nothing is kept: that is not the case to be tested")
+		}
+		w.store.Lock()
+		delete(w.store.objects, "p/d/old")
+		w.store.Unlock()
+		w.slowly(5 * time.Second)
+		w.deny("p/d/s.bin", false)
+		w.drain()
+		w.holds("p/d/s.bin", "two")
+		w.holds("p/latest", "d/s.bin")
+		if got := w.space.Status().Conflicts; len(got) > 0 {
+			t.Errorf("conflicts are %+v, but what was replaced is not missed", got)
+		}
+		w.checkJournal()
+		w.stop()
+	})
+}

@@ -463,6 +463,11 @@ func (s *Space) lose(op operation, snap *snapshot) error {
 	if err := snap.current(s, op); err != nil {
 		return err
 	}
+	if s.mu.Kept[op.ID] {
+		// Nobody misses what was replaced, but what has its name must not come later.
+		s.giveUpKept(op)
+		return errConflict
+	}
 	if f != nil {
 		f.forget()
 	}
