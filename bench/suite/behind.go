@@ -14,7 +14,7 @@ func Behind() map[string]string {
 		"list/1m" + listedAgain:   "the kernel asks the daemon for each piece of a directory",
 		"stat/tree" + listedAgain: "the kernel asks the daemon for each piece of a directory",
 		"write/append":            "the page cache takes memory that the machine's host gives anew: the disk takes as long in the same rounds (targets, write-append-disk)",
-		"write/ckpt-stall":        "at this size the page cache takes memory that the machine's host gives anew: of 303 ms for 128 MiB, 280 went into the one copy to it (perf), which took 76 of 97 ms on the disk, where the file removed before gives its pages back; without any upload of files that are being written it took as long; 2 GiB every 5 s take 0.82 of the disk's time (targets, write-stall)",
+		"write/ckpt-stall":        "at this size the copy to the page cache is slow: 280 of 303 ms for 128 MiB (perf), which took 76 of 97 ms on the disk; pages that the machine's host gives anew are the likely reason, as the disk has those of the file that was removed before; without any upload of files that are being written it took as long; 2 GiB every 5 s take 0.82 of the disk's time (targets, write-stall)",
 		"write/small":             "each file is six requests to the daemon: a go-fuse program that answers them and keeps nothing reached 0.11 to 0.14 of the disk here, one that makes a staged file and records its bytes at the close, and no more, 0.09 to 0.11 (targets, write-small, measures both)",
 	}
 }
