@@ -457,3 +457,46 @@ func TestKeptCopyWhoseObjectIsGoneIsWaitedFor(t *testing.T) {
 		w.stop()
 	})
 }
+
+// The power takes what replaced a kept shard, and what was closed beside it since waits:
+// whoever writes the shard again ends that.
+func TestLostShardBehindAKeptOneIsWrittenAgain(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			w := newWorldWith(t, 1, func(c *Config) {
+				l := usualLimits
+				l.inline = 10
+				c.limits = &l
+			})
+			w.deny("p/d/s.bin", true)
+			if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.space.Mkdir(t.Context(), "", "logs"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			w.write("d", "s.bin", "1")
+			w.write("", "latest", "1")
+			w.write("d", "s.tmp", "2 longer than a record takes")
+			w.move("d", "s.tmp", "s.bin")
+			if made {
+				w.write("d", "_SUCCESS", "2")
+			}
+			w.write("", "latest", "2")
+			w.losePower()
+			w.write("d", "s.bin", "3")
+			w.write("", "latest", "3")
+			w.deny("p/d/s.bin", false)
+			time.Sleep(time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := w.space.Flush(ctx, ""); err != nil {
+				t.Errorf("made %v: %v", made, err)
+			}
+			w.holds("p/d/s.bin", "3")
+			w.holds("p/latest", "3")
+			w.stop()
+		})
+	}
+}

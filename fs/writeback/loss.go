@@ -170,10 +170,23 @@ func (st *state) aside(f *fileState, fresh fileID, at int64) record {
 // place of that in the order: what waits for the loss must not hold op back.
 func (st *state) placeOfLoss(op *operation) {
 	for _, l := range st.Losses {
-		if l.Dir == op.Dir && l.Name == op.Name && op.Order > l.Order && st.keptAt[op.Key] == 0 {
+		if l.Dir == op.Dir && l.Name == op.Name && op.Order > l.Order && !st.keptFrom(op.Key, l.Order) {
 			op.Order, op.At, op.Barrier = l.Order, l.At, op.Barrier || l.Barrier
 		}
 	}
+}
+
+// keptFrom reports whether anything is kept at key from that place on.
+func (st *state) keptFrom(key string, order uint64) bool {
+	if st.keptAt[key] == 0 {
+		return false
+	}
+	for id := range st.Kept {
+		if op := st.Ops[id]; op.Key == key && op.Order >= order {
+			return true
+		}
+	}
+	return false
 }
 
 // mend forgets that a file was lost in whose place f was written or renamed since. What
