@@ -3,9 +3,12 @@ package ossemutest
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/http/httptest"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
@@ -65,6 +68,11 @@ func (e *Emulator) start(addr string) {
 		e.t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", addr)
+	// Between two servers at one address the kernel may give the port to somebody's connection.
+	for i := 0; i < 100 && errors.Is(err, syscall.EADDRINUSE); i++ {
+		time.Sleep(100 * time.Millisecond)
+		l, err = net.Listen("tcp", addr)
+	}
 	if err != nil {
 		e.t.Fatal(err)
 	}
