@@ -111,8 +111,7 @@ func (r *suspectRecord) apply(st *state) {
 	f.Suspect = r.Gen
 	switch op := st.Ops[st.keptOf[f.ID]]; {
 	case op != nil && !op.Begun:
-		st.lose(f)
-		st.giveUp(op)
+		st.loseKept(f, op)
 	case r.Aside && f.Linked:
 		st.lose(f)
 		st.detach(f)
@@ -407,6 +406,11 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	known := k.Flight == 0 && len(k.Maybe) == 0 && st.keptAt[key] == 0
 	if op := st.Ops[k.Pending]; op != nil && kind == opPut && op.Kind == opPut && op.File == file && !barrier {
 		st.follow(op, -1)
+		if st.yields(op) {
+			st.queue.remove(op)
+			op.Order = st.NextOrder
+			st.queue.add(op)
+		}
 		op.After, op.Again = st.NextOrder, at
 		op.Barrier = op.Barrier || k.present() || !known
 		st.renewed = append(st.renewed, op.ID)
@@ -491,8 +495,7 @@ func (st *state) undo(op *operation) {
 	op.Begun, op.Gen = false, 0
 	if st.Kept[op.ID] {
 		if f := st.Files[op.File]; f != nil && f.suspect() {
-			st.lose(f)
-			st.giveUp(op)
+			st.loseKept(f, op)
 		}
 		return
 	}

@@ -50,7 +50,8 @@ const (
 // keeping returns r, which moves a file, with what keeps the publication that is due
 // where it goes, if something waits for that. Where there are too many already, or
 // somebody still writes to what is replaced, which may never end, the file that is
-// moved gets its place instead, as if it had been written over it. s.mu is held.
+// moved gets its place instead, as if it had been written over it; and where the disk has
+// lost what is replaced. s.mu is held.
 func (s *Space) keeping(r *renamedRecord) record {
 	op, from := s.mu.replaced(r.To.Key, r.File)
 	if op == nil {
@@ -58,7 +59,7 @@ func (s *Space) keeping(r *renamedRecord) record {
 	}
 	w := s.mu.writing[op.File]
 	written := w != nil && w.opens > 0
-	if !written && (!s.keepsEnough(op) || !s.mu.Files[r.File].hasContent()) {
+	if !written && !s.mu.Files[op.File].suspect() && (!s.keepsEnough(op) || !s.mu.Files[r.File].hasContent()) {
 		return &groupRecord{Records: []record{&keptRecord{Op: op.ID}, r}}
 	}
 	return &groupRecord{Records: []record{r, &placedRecord{Op: s.mu.NextOp, Order: from}}}
@@ -105,7 +106,7 @@ func (st *state) replaced(key string, by fileID) (op *operation, from uint64) {
 	case mover == nil || mover.isObject(key):
 		// Nothing may replace the object that its content is.
 		return nil, 0
-	case f == nil || !f.Linked || f.Key != key || f.suspect():
+	case f == nil || !f.Linked || f.Key != key:
 		return nil, 0
 	case f.Staged && f.Gen == f.BaseGen:
 		// Nothing of it was committed.
@@ -124,7 +125,8 @@ func (st *state) replaced(key string, by fileID) (op *operation, from uint64) {
 		if x == nil || x.Key == key || x.Kind == opMarker || x.Kind == opPut && x.File == by {
 			continue
 		}
-		if max(x.Order, x.After) > from && (x.Barrier || within(op.Dir, x.Dir)) {
+		// Where the disk lost something else goes on.
+		if max(x.Order, x.After) > from && (x.Barrier && !f.suspect() || within(op.Dir, x.Dir)) {
 			return op, from
 		}
 	}
@@ -195,6 +197,19 @@ func (st *state) nextOf(op *operation) *operation {
 		return nil
 	}
 	return next
+}
+
+// loseKept drops op, which is kept, for its file f is lost. What has the name now gets its
+// place, if that is to be published.
+func (st *state) loseKept(f *fileState, op *operation) {
+	next := st.nextOf(op)
+	if next == nil {
+		st.lose(f)
+	}
+	st.giveUp(op)
+	if next != nil {
+		st.place(next, op.Order)
+	}
 }
 
 // giveUpKept gives the place of op to what has its name now. s.mu is held.

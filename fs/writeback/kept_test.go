@@ -500,3 +500,76 @@ func TestLostShardBehindAKeptOneIsWrittenAgain(t *testing.T) {
 		})
 	}
 }
+
+// The power takes a kept shard, and what is beside it was closed before what has its name:
+// that gets the place, and nothing waits for ever.
+func TestPlaceOfALostKeptShardGoesToItsSuccessor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.inline = 10
+			c.limits = &l
+		})
+		w.store.put("p/d/_SUCCESS", "old")
+		w.deny("p/d/s.bin", true)
+		if err := w.space.Mkdir(t.Context(), "", "logs"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		w.write("d", "s.bin", "1 longer than a record takes")
+		w.write("", "latest", "1")
+		w.write("d", "_SUCCESS", "1")
+		w.moved("2")
+		w.losePower()
+		w.checkJournal()
+		w.watchOrder("p/d/s.bin", "p/latest")
+		w.deny("p/d/s.bin", false)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := w.space.Flush(ctx, ""); err != nil {
+			t.Error(err)
+		}
+		w.holds("p/d/s.bin", "2")
+		w.holds("p/d/_SUCCESS", "1")
+		w.holds("p/latest", "1")
+		w.stop()
+	})
+}
+
+// A shard is moved over one of which the power took the last change: what was closed after
+// that change comes after the new one.
+func TestWhatIsMovedOverASuspectShardHasItsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) {
+			l := usualLimits
+			l.inline, l.small = 10, 10
+			c.limits = &l
+		})
+		w.deny("p/d/s.bin", true)
+		for _, dir := range []string{"d", "logs"} {
+			if err := w.space.Mkdir(t.Context(), "", dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		h := w.startWriting("d", "s.bin", "1 longer than a record takes")
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.finish(h)
+		w.write("d", "s.bin", "2 longer than a record takes")
+		w.write("", "latest", "2")
+		w.losePower()
+		if got := w.space.Status().Suspects; len(got) != 1 {
+			t.Fatalf("suspects are %q, want the shard", got)
+		}
+		w.watchOrder("p/d/s.bin", "p/latest")
+		w.moved("3")
+		time.Sleep(time.Minute)
+		w.deny("p/d/s.bin", false)
+		w.drain()
+		w.holds("p/d/s.bin", "3")
+		w.holds("p/latest", "2")
+		w.stop()
+	})
+}

@@ -16,25 +16,49 @@ func (r *placedRecord) walk(c *coder) {
 }
 
 func (r *placedRecord) apply(st *state) {
-	op := st.Ops[r.Op]
-	if op == nil || op.Begun || op.Order <= r.Order {
+	if op := st.Ops[r.Op]; op != nil && !op.Begun {
+		st.place(op, r.Order)
+	}
+}
+
+// place gives op, which has not begun, an earlier place.
+func (st *state) place(op *operation, order uint64) {
+	if op.Order <= order {
 		return
 	}
 	st.follow(op, -1)
 	st.queue.remove(op)
-	op.Order = r.Order
+	op.Order = order
 	st.queue.add(op)
 	st.follow(op, 1)
 }
 
+// yields reports whether op, whose content was committed again, leaves its place: what
+// replaces something below its directory was committed since, and nothing beside it,
+// above or elsewhere waits for it.
+func (st *state) yields(op *operation) bool {
+	below := false
+	for _, waits := range slices.Backward(st.queue.items) {
+		x := waits.op
+		switch {
+		case x == nil || x.Key == op.Key || max(x.Order, x.After) <= op.Order:
+		case within(op.Dir, x.Dir) || x.Barrier && !within(x.Dir, op.Dir):
+			return false
+		case x.Barrier:
+			below = true
+		}
+	}
+	return below
+}
+
 // succession returns the record that gives the place of op, which has begun, to newer
-// content of its file; nil if there is none.
+// content of its file; nil if there is none, or nothing waits for that.
 func (st *state) succession(op *operation) record {
 	next := st.Ops[st.Keys[op.Key].Pending]
 	if id := st.keptOf[op.File]; id != 0 && id != op.ID {
 		next = st.Ops[id]
 	}
-	if !op.Begun || op.Kind != opPut || next == nil || next.Kind != opPut || next.Key != op.Key || next.File != op.File || next.Order <= op.Order || st.Kept[op.ID] {
+	if !op.Begun || op.Kind != opPut || next == nil || next.Kind != opPut || next.Key != op.Key || next.File != op.File || next.Order <= op.Order || st.Kept[op.ID] || st.yields(op) {
 		return nil
 	}
 	return &placedRecord{Op: next.ID, Order: op.Order}

@@ -114,7 +114,7 @@ func TestInterruptedStartAfterTheLossOfPower(t *testing.T) {
 		}
 		copied := func(from, to string) string {
 			to = filepath.Join(w.root, to)
-			if err := w.copyDir(from, to, false); err != nil {
+			if _, err := w.copyDir(from, to, false); err != nil {
 				t.Fatal(err)
 			}
 			return to

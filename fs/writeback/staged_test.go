@@ -19,7 +19,7 @@ func (w *world) leave(powerLost bool) string {
 	w.Helper()
 	next := filepath.Join(w.root, "left")
 	w.space.journal.writing.Lock()
-	err := w.copyDir(w.cfg.Dir, next, powerLost)
+	_, err := w.copyDir(w.cfg.Dir, next, powerLost)
 	w.bucket.kill()
 	w.space.journal.writing.Unlock()
 	if err != nil {

@@ -224,8 +224,14 @@ func newWorldWith(t *testing.T, seed uint64, change func(*Config)) *world {
 // start mounts.
 func (w *world) start() {
 	w.Helper()
+	w.startWith(make(map[string][]byte))
+}
+
+// startWith mounts where files have that content on the disk, by inode.
+func (w *world) startWith(synced map[string][]byte) {
+	w.Helper()
 	w.bucket = &fakeBucket{fakeStore: w.store}
-	w.disk = &shadowDisk{content: make(map[string][]byte), names: make(map[string]bool)}
+	w.disk = &shadowDisk{content: synced, names: make(map[string]bool)}
 	var err error
 	w.base, err = manifest.NewLive(manifest.LiveConfig{Prefix: w.cfg.Prefix}, w.bucket, prometheus.NewRegistry(), w.log)
 	if err != nil {
@@ -267,7 +273,7 @@ func (w *world) crash(powerLost bool) {
 	next := filepath.Join(w.root, fmt.Sprint(w.runs))
 	// Nothing may be written to a file while it is copied.
 	w.space.journal.writing.Lock()
-	err := w.copyDir(w.cfg.Dir, next, powerLost)
+	synced, err := w.copyDir(w.cfg.Dir, next, powerLost)
 	w.bucket.kill()
 	w.space.journal.writing.Unlock()
 	if err != nil {
@@ -285,15 +291,16 @@ func (w *world) crash(powerLost bool) {
 	if powerLost {
 		w.boots++
 	}
-	w.start()
+	w.startWith(synced)
 }
 
 // copyDir copies a staging directory as it is, or as it would be after the loss of
-// power.
-func (w *world) copyDir(from, to string, powerLost bool) error {
+// power, and returns what is on the disk of the copies.
+func (w *world) copyDir(from, to string, powerLost bool) (synced map[string][]byte, err error) {
 	w.disk.Lock()
 	defer w.disk.Unlock()
-	return filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
+	synced = make(map[string][]byte)
+	err = filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -324,12 +331,12 @@ func (w *world) copyDir(from, to string, powerLost bool) error {
 		if err != nil {
 			return err
 		}
+		ino, err := inode(f)
+		if err != nil {
+			return err
+		}
+		kept, known := w.disk.content[ino]
 		if powerLost {
-			ino, err := inode(f)
-			if err != nil {
-				return err
-			}
-			kept, known := w.disk.content[ino]
 			if !known && (w.disk.onlySynced || w.rand.IntN(2) == 0) {
 				return nil
 			}
@@ -343,8 +350,18 @@ func (w *world) copyDir(from, to string, powerLost bool) error {
 		if err := os.WriteFile(dst, b, 0o600); err != nil {
 			return err
 		}
+		copied, err := os.Stat(dst)
+		switch {
+		case err != nil:
+			return err
+		case powerLost:
+			synced[fmt.Sprint(inodeOf(copied))] = b
+		case known:
+			synced[fmt.Sprint(inodeOf(copied))] = kept
+		}
 		return os.Chtimes(dst, time.Time{}, info.ModTime())
 	})
+	return synced, err
 }
 
 // drain waits until everything is published.
