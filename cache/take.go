@@ -196,3 +196,26 @@ func (o *object) awaitChange(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// Whole reports whether SSD holds every byte of obj.
+func (c *Cache) Whole(obj oss.Object) bool { return c.Residency(obj).Whole }
+
+// ReadAt reads into p what obj has at off, as [Handle.ReadAt] does.
+func (c *Cache) ReadAt(ctx context.Context, obj oss.Object, p []byte, off int64) (int, error) {
+	h, err := c.Open(obj)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = h.Close() }() // a handle that is closed once
+	return h.ReadAt(ctx, p, off)
+}
+
+// Pin keeps obj open until done is called, which may be called once: what SSD holds of it
+// stays, and reads of it go on to be read ahead of.
+func (c *Cache) Pin(obj oss.Object) (done func()) {
+	h, err := c.Open(obj)
+	if err != nil {
+		return func() {} // whoever reads it meets the error
+	}
+	return func() { _ = h.Close() } // a handle that is closed once
+}

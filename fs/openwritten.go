@@ -59,11 +59,9 @@ func (f *filesystem) openToWrite(ctx context.Context, n *inode, st *fileState, t
 	if shared {
 		size := int64(0)
 		// Nothing is taken from a file that then cannot be opened.
-		if staged := h.OSFile(); staged != nil {
-			if err := f.decideStaged(st, staged, true); err != nil {
-				h.Release()
-				return nil, err
-			}
+		if err := f.decideBacking(st, h, true); err != nil {
+			h.Release()
+			return nil, err
 		}
 		if err := f.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
 			h.Release()
@@ -163,15 +161,12 @@ func (st *fileState) inUse() bool {
 // answerOpen counts an open of n, by h if it may write, and says how the kernel is
 // to read and write. The caller holds st.opening.
 func (f *filesystem) answerOpen(n *inode, st *fileState, h *writeback.Handle, out *fuse.OpenOut) error {
-	var staged *os.File
-	switch {
-	case h != nil:
-		staged = h.OSFile()
-	case st.reader != nil:
-		staged = st.reader.OSFile()
+	backing := h
+	if backing == nil {
+		backing = st.reader
 	}
-	if staged != nil {
-		if err := f.decideStaged(st, staged, h != nil); err != nil {
+	if backing != nil {
+		if err := f.decideBacking(st, backing, h != nil); err != nil {
 			return err
 		}
 	}

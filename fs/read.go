@@ -45,7 +45,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, size int64) (result fuse.ReadResult, again bool, status fuse.Status) {
 	version, staged := n.version()
 	if staged {
-		read, still, err := n.file.Load().ReadAt(buf, off)
+		read, still, err := n.file.Load().ReadAt(ctx, buf, off)
 		switch {
 		case !still:
 			return nil, true, fuse.OK

@@ -198,7 +198,7 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 func (f *filesystem) readInto(ctx context.Context, n *inode, p []byte, off int64) (int, error) {
 	for {
 		if file := n.file.Load(); file != nil {
-			if read, staged, err := file.ReadAt(p, off); staged {
+			if read, staged, err := file.ReadAt(ctx, p, off); staged {
 				return read, err
 			}
 		}

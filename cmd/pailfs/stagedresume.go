@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -196,3 +197,21 @@ func (withoutCache) Adopt(context.Context, oss.Object, uint64, string) (bool, er
 
 // MakeRoom implements [writeback.Cache].
 func (withoutCache) MakeRoom(int64) int64 { return 0 }
+
+// Whole implements [writeback.Cache].
+func (withoutCache) Whole(oss.Object) bool { return false }
+
+// ReadAt implements [writeback.Cache].
+func (w withoutCache) ReadAt(ctx context.Context, obj oss.Object, p []byte, off int64) (int, error) {
+	p = p[:max(min(int64(len(p)), obj.Size-off), 0)]
+	if len(p) == 0 {
+		return 0, io.EOF
+	}
+	if _, err := w.bucket.ReadRange(ctx, oss.RangeRequest{Object: obj, Offset: off, Buffer: p}); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Pin implements [writeback.Cache].
+func (withoutCache) Pin(oss.Object) (done func()) { return func() {} }

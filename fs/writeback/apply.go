@@ -68,7 +68,7 @@ func (r *openedRecord) apply(st *state) {
 func (r *takenRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil {
 		// What was committed is the object: no record holds what is staged now.
-		f.Staged, f.BaseGen, f.Inline = true, f.Gen, 0
+		f.Staged, f.BaseGen, f.Inline, f.Partial = true, f.Gen, 0, nil
 		f.Size, f.Stamp = r.Size, r.Stamp
 	}
 }
@@ -150,6 +150,7 @@ func (r *renamedRecord) apply(st *state) {
 	if n, ok := st.lookup(r.To.Dir, r.To.Name); ok && n.Kind == nameFile {
 		if old := st.Files[n.File]; old != nil {
 			old.Linked = false
+			st.displace(old)
 		}
 	}
 	st.key(r.To.Key, r.To.Base)
@@ -169,9 +170,9 @@ func (r *renamedRecord) apply(st *state) {
 	st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.Time, true)
 	st.keepCommit(f, committed)
 	st.mend(f)
-	if !f.Staged && f.Object.Key != key {
+	if source := f.source(); source != "" && source != key {
 		// The copy comes from elsewhere: it must not be deleted before.
-		if k := st.Keys[f.Object.Key]; k != nil && k.Pending != 0 && st.Ops[k.Pending].Kind == opDelete {
+		if k := st.Keys[source]; k != nil && k.Pending != 0 && st.Ops[k.Pending].Kind == opDelete {
 			op := *st.Ops[k.Pending]
 			st.after = append(st.after, func() { st.wantGone(op.Key, op.Dir, op.Name, r.Time) })
 		}
@@ -183,6 +184,7 @@ func (r *unlinkedRecord) apply(st *state) {
 	if n, ok := st.lookup(r.At.Dir, r.At.Name); ok && n.Kind == nameFile {
 		if f := st.Files[n.File]; f != nil {
 			f.Linked = false
+			st.displace(f)
 		}
 	}
 	st.vacate(r.At.Dir, r.At.Name, r.At.Key, r.Time)
@@ -220,6 +222,9 @@ func (r *begunRecord) apply(st *state) {
 	if !slices.Contains(k.Maybe, r.Intent) {
 		k.Maybe = append(k.Maybe, r.Intent)
 	}
+	if f := st.Files[op.File]; f != nil && op.Kind == opPut && op.Gen >= f.BaseGen {
+		st.tries(f, op.Key, r.Intent)
+	}
 }
 
 func (r *doneRecord) apply(st *state) {
@@ -243,6 +248,9 @@ func (r *doneRecord) apply(st *state) {
 		st.Dirs[op.Key] = d
 	}
 	f := st.Files[op.File]
+	if op.Kind == opPut && f != nil && op.Gen >= f.BaseGen {
+		st.rebase(f, r.Object)
+	}
 	if op.Kind != opPut || f == nil || !f.Linked || f.Key != op.Key {
 		return
 	}
@@ -303,7 +311,7 @@ func (r *conflictedRecord) apply(st *state) {
 
 func (r *adoptedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && f.Staged && f.PubGen == f.Gen {
-		f.Staged, f.Object = false, f.Published
+		f.Staged, f.Object, f.Partial = false, f.Published, nil
 		// It may have been renamed since it was published.
 		st.displace(f)
 		if f.Attr.Set {
@@ -318,7 +326,7 @@ func (r *revertedRecord) apply(st *state) {
 		return
 	}
 	if f.Object.ETag != "" {
-		f.Staged, f.Size = false, f.Object.Size
+		f.Staged, f.Size, f.Partial = false, f.Object.Size, nil
 		st.displace(f)
 		return
 	}
@@ -509,6 +517,7 @@ func (st *state) undo(op *operation) {
 // detach takes a file from its name, which the base tree shows from now on.
 func (st *state) detach(f *fileState) {
 	f.Linked = false
+	st.displace(f)
 	st.leaveName(f.Dir, f.Name)
 	if k := st.Keys[f.Key]; k != nil {
 		st.cancel(k)
@@ -525,22 +534,22 @@ func (st *state) conflict(c conflict) {
 
 // displace notes that the content of f may be the object of another key.
 func (st *state) displace(f *fileState) {
-	if (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key != f.Key {
+	if f.displacedNow() {
 		st.displaced[f.ID] = true
 	}
 }
 
-// depends returns the files whose content is the version that key holds, but
-// whose own key is another.
+// depends returns the files whose content, or what they lack of it, is the version that
+// key holds, but whose own key is another, or which have none any more.
 func (st *state) depends(key string) []fileID {
 	var files []fileID
 	for id := range st.displaced {
 		f := st.Files[id]
-		if f == nil || f.Staged && f.Gen > f.BaseGen || f.Object.Key == f.Key {
+		if f == nil || !f.displacedNow() {
 			delete(st.displaced, id)
 			continue
 		}
-		if (f.Linked || st.keptOf[id] != 0) && f.Object.Key == key {
+		if f.elsewhere(key, st.Keys[key], f.Linked || st.keptOf[id] != 0) {
 			files = append(files, id)
 		}
 	}

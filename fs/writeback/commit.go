@@ -56,7 +56,7 @@ func (f *File) commit(durable bool) error {
 func (s *Space) recordCommit(f *File, r *closedRecord) error {
 	var commit record = r
 	st := f.state()
-	early := r.Keep && !r.HasInline && st.Gen > 0 && st.Durable >= st.Gen
+	early := r.Keep && !r.HasInline && st.Gen > 0 && st.Durable >= st.Gen && !f.Partial()
 	var failed error
 	if early {
 		// What was durable must not become doubtful by a change that nobody has seen and
@@ -70,13 +70,21 @@ func (s *Space) recordCommit(f *File, r *closedRecord) error {
 		file.Close() //nolint:errcheck // it was only read
 	}
 	synced := early && failed == nil
-	if synced {
-		commit = &groupRecord{Records: []record{r, &durableRecord{File: f.id, Gen: r.Gen}}}
-	}
 	s.mu.Lock()
-	if s.mu.Files[f.id] == nil {
+	now := s.mu.Files[f.id]
+	if now == nil {
 		s.mu.Unlock()
 		return nil
+	}
+	group := []record{r}
+	if p := f.partialNow(now); p != nil {
+		group = []record{p, r}
+	}
+	if synced {
+		group = append(group, &durableRecord{File: f.id, Gen: r.Gen})
+	}
+	if len(group) > 1 {
+		commit = &groupRecord{Records: group}
 	}
 	pos := s.record(commit)
 	if !r.HasInline && !synced {
@@ -180,7 +188,7 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 		f.unsure.Store(true)
 	}
 	r.Keep = !sure
-	if r.Size <= f.space.cfg.limits.inline && f.space.journal.reserve(f.space.reserve()+r.Size) == nil {
+	if r.Size <= f.space.cfg.limits.inline && !f.lacks() && f.space.journal.reserve(f.space.reserve()+r.Size) == nil {
 		b := f.space.borrow(r.Size)
 		n, err := file.ReadAt(b, 0)
 		if err != nil && !errors.Is(err, io.EOF) {

@@ -33,6 +33,9 @@ func (s *Space) compactIfLarge() {
 	live := int64(0)
 	for _, f := range s.mu.Files {
 		live += 300
+		if f.Partial != nil {
+			live += 200 + int64(len(f.Partial.Local))
+		}
 		if f.Inline == f.Gen && f.Staged {
 			live += f.Size
 		}
@@ -231,6 +234,9 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 			}
 		}
 		b = frame(b, r)
+		if f.Partial != nil {
+			b = frame(b, &partialRecord{File: id, Partial: *f.Partial})
+		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(st.Names)) {
 		for _, base := range slices.Sorted(maps.Keys(st.Names[dir])) {

@@ -75,6 +75,9 @@ func (s *Space) watch(f *File, fresh bool) {
 	w := s.mu.writing[f.id]
 	if w == nil {
 		w = &writing{file: f}
+		if st := s.mu.Files[f.id]; st != nil && st.Partial != nil {
+			w.size = max(st.Size, 0) // nothing of that was written now
+		}
 		s.mu.writing[f.id] = w
 		wake(s.watchNow)
 	}

@@ -54,6 +54,17 @@ type File struct {
 	opening atomic.Int64
 	giveWay atomic.Pointer[context.CancelFunc]
 
+	// present says which bytes of the staged file are its own, nil if all are. It is
+	// changed under f.content. baseGone says that those of others cannot be had any more.
+	present  atomic.Pointer[presence]
+	baseGone atomic.Bool
+	// pinned is what is kept of the object that has the others.
+	pinned struct {
+		sync.Mutex
+		object oss.Object
+		done   func()
+	}
+
 	// The rest is guarded by Space.mu.
 
 	// failure is why the last publication failed; told says that somebody knows.
@@ -76,6 +87,9 @@ func (s *Space) file(id fileID) *File {
 	f := s.mu.files[id]
 	if f == nil {
 		f = &File{space: s, id: id, committing: make(turn, 1)}
+		if st := s.mu.Files[id]; st != nil && st.Partial != nil {
+			f.present.Store(newPresence(st.Partial))
+		}
 		s.mu.files[id] = f
 	}
 	return f
@@ -172,29 +186,49 @@ func (f *File) Stat() (Attr, error) {
 		return Attr{}, fmt.Errorf("stat staged file of %q: %w", join(st.Dir, st.Name), err)
 	}
 	a.Size, a.Blocks = stat.Size, stat.Blocks
+	if f.Partial() {
+		a.Blocks = (a.Size + 511) / 512 // what is not here is no hole
+	}
 	a.Mtime, a.Ctime = time.Unix(stat.Mtim.Unix()), time.Unix(stat.Ctim.Unix())
 	return a, nil
 }
 
 // ReadAt reads from the staged file, as [io.ReaderAt] does. If staged is false the
-// content is the object that Content returns now, which the cache reads.
-func (f *File) ReadAt(p []byte, off int64) (n int, staged bool, err error) {
+// content is the object that Content returns now, which the cache reads. Of a file of
+// which only parts are staged the rest is fetched; ESTALE says that it is gone.
+func (f *File) ReadAt(ctx context.Context, p []byte, off int64) (n int, staged bool, err error) {
+	for {
+		n, missing, staged, err := f.readStaged(p, off)
+		if len(missing) == 0 || err != nil && !errors.Is(err, io.EOF) {
+			return n, staged, err
+		}
+		switch failed := f.complete(ctx, missing, p[:n], off); {
+		case failed == nil:
+			return n, staged, err
+		case !errors.Is(failed, errNotPartial):
+			return 0, true, failed
+		}
+	}
+}
+
+// readStaged reads what the staged file has, and returns what of that is not its own.
+func (f *File) readStaged(p []byte, off int64) (n int, missing []extent, staged bool, err error) {
 	f.content.RLock()
 	defer f.content.RUnlock()
 	if !f.state().Staged {
-		return 0, false, nil
+		return 0, nil, false, nil
 	}
 	if f.content.read != nil {
 		n, err = f.content.read.ReadAt(p, off)
-		return n, true, err
+		return n, f.present.Load().absent(off, int64(n)), true, err
 	}
 	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)
 	if err != nil {
-		return 0, true, fmt.Errorf("read staged file: %w", err)
+		return 0, nil, true, fmt.Errorf("read staged file: %w", err)
 	}
 	defer file.Close()
 	n, err = file.ReadAt(p, off)
-	return n, true, err
+	return n, f.present.Load().absent(off, int64(n)), true, err
 }
 
 // target returns the content of a symlink.
@@ -208,7 +242,7 @@ func (f *File) target(ctx context.Context) (string, error) {
 		return "", syscall.ENAMETOOLONG
 	}
 	b := make([]byte, size)
-	n, staged, err := f.ReadAt(b, 0)
+	n, staged, err := f.ReadAt(ctx, b, 0)
 	switch {
 	case staged && (err == nil || errors.Is(err, io.EOF)):
 		return string(b[:n]), nil

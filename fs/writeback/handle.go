@@ -147,6 +147,7 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 			if err := f.openStaged(); err != nil {
 				return nil, err
 			}
+			f.opened()
 			h.staged = f.content.read
 		}
 		f.content.readers++
@@ -160,7 +161,7 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 		return nil, err
 	}
 	defer f.committing.Unlock()
-	if err := f.stage(ctx, o.Truncate); err != nil {
+	if err := f.stage(ctx, o.Truncate, false); err != nil {
 		return nil, err
 	}
 	f.content.Lock()
@@ -175,14 +176,14 @@ func (s *Space) OpenFile(ctx context.Context, f *File, o OpenOptions) (*Handle, 
 		s.begins(f)
 	}
 	if o.Truncate {
-		f.touched.Store(true)
-		if err := os.Truncate(s.path(f.id), 0); err != nil {
-			return nil, fmt.Errorf("truncate staged file: %w", err)
+		if err := f.cutTo(0); err != nil {
+			return nil, err
 		}
 		if err := s.anew(f); err != nil {
 			return nil, err
 		}
 	}
+	f.opened()
 	h.staged = f.content.read
 	f.content.writers++
 	if h.passing {
@@ -206,10 +207,10 @@ func (f *File) overtake() (done func()) {
 	return func() { f.opening.Add(-1) }
 }
 
-// stage makes the content a staged file; an empty one will do if empty. f.committing
-// is held, so that nothing else changes where the content is but adoption, which
+// stage makes the content a staged file; an empty one will do if empty, and one that lacks
+// most of its bytes if not whole. f.committing is held, so that nothing else changes where the content is but adoption, which
 // holds it as well.
-func (f *File) stage(ctx context.Context, empty bool) error {
+func (f *File) stage(ctx context.Context, empty, whole bool) error {
 	s := f.space
 	st := f.state()
 	switch {
@@ -230,13 +231,18 @@ func (f *File) stage(ctx context.Context, empty bool) error {
 			return fmt.Errorf("make staged file: %w", err)
 		}
 	} else {
+		if !whole {
+			if done, err := f.stagePartly(&st); done || err != nil {
+				return err
+			}
+		}
 		obj := st.Object
 		if err := s.cache.Take(ctx, obj, path); err != nil {
 			os.Remove(path)
 			if errors.Is(err, oss.ErrChanged) || errors.Is(err, oss.ErrNotFound) {
 				if now := f.state(); now.ID == 0 || now.Object != obj {
 					// It was renamed, and meanwhile copied to its new key.
-					return f.stage(ctx, false)
+					return f.stage(ctx, false, whole)
 				}
 				s.renew(st.Dir, st.Name)
 				return fmt.Errorf("fetch %q for writing: %w: %w", join(st.Dir, st.Name), syscall.ESTALE, err)
@@ -282,9 +288,12 @@ func stampOf(path string) (stamp, size int64, err error) {
 func (h *Handle) File() *File { return h.file }
 
 // OSFile returns the staged file, open for reading, or nil if the content is an
-// object. The kernel may be given it as a backing file, for writing as well: it opens
-// it anew. It must be neither closed nor used after Release.
+// object, or some of it is. The kernel may be given it as a backing file, for writing as
+// well: it opens it anew. It must be neither closed nor used after Release.
 func (h *Handle) OSFile() *os.File {
+	if h.file.Partial() {
+		return nil
+	}
 	if h.write {
 		h.file.lent.Store(true)
 	}
@@ -292,8 +301,8 @@ func (h *Handle) OSFile() *os.File {
 }
 
 // ReadAt reads as [File.ReadAt] does.
-func (h *Handle) ReadAt(p []byte, off int64) (n int, staged bool, err error) {
-	return h.file.ReadAt(p, off)
+func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, staged bool, err error) {
+	return h.file.ReadAt(ctx, p, off)
 }
 
 // WriteAt writes p at off. It waits a while where there is no room, and fails with
@@ -305,13 +314,15 @@ func (h *Handle) WriteAt(ctx context.Context, p []byte, off int64) (int, error) 
 	f := h.file
 	n := 0
 	err := f.space.withRoom(ctx, int64(len(p)), func() error {
-		f.content.RLock()
-		defer f.content.RUnlock()
-		f.touched.Store(true)
-		m, err := f.content.write.WriteAt(p[n:], off+int64(n))
-		n += m
-		return err
+		return f.change(ctx, off, int64(len(p)), func() error {
+			m, err := f.content.write.WriteAt(p[n:], off+int64(n))
+			n += m
+			return err
+		})
 	})
+	if err != nil && f.Partial() {
+		return 0, err // what was not written whole counts as the base's still
+	}
 	return n, err
 }
 
@@ -365,26 +376,36 @@ func (h *Handle) Truncate(ctx context.Context, size int64) error {
 		return err
 	}
 	f := h.file
-	f.content.RLock()
-	defer f.content.RUnlock()
-	f.touched.Store(true)
-	if err := f.content.write.Truncate(size); err != nil || size > 0 {
+	f.content.Lock()
+	defer f.content.Unlock()
+	if err := f.cutTo(size); err != nil || size > 0 {
 		return err
 	}
 	return f.space.anew(f)
 }
 
-// Allocate does what fallocate(2) does.
+// Allocate does what fallocate(2) does. What moves bytes makes a partial file whole first.
 func (h *Handle) Allocate(ctx context.Context, mode uint32, off, size int64) error {
 	if err := h.writable(ctx); err != nil {
 		return err
 	}
 	f := h.file
+	if off < 0 || size <= 0 {
+		return syscall.EINVAL
+	}
+	changed := size
+	switch {
+	case mode&^unix.FALLOC_FL_KEEP_SIZE == 0:
+		changed = 0 // it makes room, and nothing else
+	case mode&(unix.FALLOC_FL_COLLAPSE_RANGE|unix.FALLOC_FL_INSERT_RANGE) != 0:
+		if err := f.fill(ctx); err != nil {
+			return err
+		}
+	}
 	return f.space.withRoom(ctx, size, func() error {
-		f.content.RLock()
-		defer f.content.RUnlock()
-		f.touched.Store(true)
-		return unix.Fallocate(int(f.content.write.Fd()), mode, off, size)
+		return f.change(ctx, off, changed, func() error {
+			return unix.Fallocate(int(f.content.write.Fd()), mode, off, size)
+		})
 	})
 }
 
@@ -460,6 +481,9 @@ func (h *Handle) Release() {
 		f.content.read.Close() //nolint:errcheck // it was only read
 		f.content.read = nil
 	}
+	if last {
+		f.unpin()
+	}
 	f.content.Unlock()
 	if commits {
 		if err := f.commit(false); err != nil {
@@ -515,6 +539,7 @@ func (s *Space) released(f *File) time.Duration {
 	case left.Linked && unused:
 		// It was opened for writing, and nothing was written.
 		pos = s.record(&revertedRecord{File: f.id, Time: now()})
+		f.present.Store(nil)
 	default:
 		s.mu.Unlock()
 		return 0

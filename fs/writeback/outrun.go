@@ -17,7 +17,7 @@ const maxRenewed = 20
 // is held.
 func (s *Space) outrun(op *operation, run *opRun) bool {
 	f := s.mu.Files[op.File]
-	return op.Kind == opPut && run.renewed >= maxRenewed && time.Since(run.wanted) >= logEvery && f != nil && f.Staged && f.Size <= s.cfg.limits.small
+	return op.Kind == opPut && run.renewed >= maxRenewed && time.Since(run.wanted) >= logEvery && f != nil && f.Staged && f.Partial == nil && f.Size <= s.cfg.limits.small
 }
 
 // maxOutpaced is how often a large file may change while it is sent before status says

@@ -190,6 +190,9 @@ func (s *Space) large(op *operation) bool {
 // is held.
 func (s *Space) extends(op *operation, run *opRun) bool {
 	f := s.mu.Files[op.File]
+	if f != nil && f.Partial != nil {
+		return true
+	}
 	return run.tail != nil && !run.tail.none() && f != nil && run.tail.gen == f.Gen
 }
 
@@ -332,7 +335,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 
 // permanent reports whether trying again soon cannot help.
 func permanent(err error) bool {
-	return errors.Is(err, oss.ErrAccessDenied) || errors.Is(err, oss.ErrNoBucket) || errors.Is(err, oss.ErrInvalid) || errors.Is(err, oss.ErrCorrupted)
+	return errors.Is(err, errBaseGone) || errors.Is(err, oss.ErrAccessDenied) || errors.Is(err, oss.ErrNoBucket) || errors.Is(err, oss.ErrInvalid) || errors.Is(err, oss.ErrCorrupted)
 }
 
 // begin records that the request of op is about to be sent. It fails with

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/pailfs/pailfs/oss"
@@ -182,6 +183,11 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 			return errSuperseded
 		}
 		return s.publishCopy(ctx, op, snap)
+	case s.lacks(op.File):
+		if !ready {
+			return errSuperseded
+		}
+		return s.publishPartial(ctx, op, snap)
 	case snap.state.Size > s.cfg.limits.small && !ready && !snap.sealed:
 		// What is uploaded ahead counts only if nobody can write any more.
 		return errRipening
@@ -292,7 +298,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 		s.mu.Unlock()
 		return errSuperseded
 	}
-	if blocking := s.mu.depends(op.Key); len(blocking) > 0 {
+	if blocking := s.blocking(&op); len(blocking) > 0 {
 		s.mu.Unlock()
 		return s.free(ctx, op, blocking)
 	}
@@ -316,7 +322,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	if err == nil {
 		o.ForbidOverwrite = there.ETag == ""
 		err = s.begin(op, snap.state.Gen, i, func() error {
-			if len(s.mu.depends(op.Key)) > 0 {
+			if len(s.blocking(&op)) > 0 {
 				return errDependent
 			}
 			return snap.current(s, op)
@@ -485,8 +491,13 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 	for _, id := range files {
 		s.mu.Lock()
 		st := s.mu.Files[id]
-		if st != nil && st.Staged {
+		if st != nil && st.Staged && (st.Partial == nil || st.Linked && st.Gen == st.BaseGen) {
 			// Somebody edits it: until that is closed, a crash would lead back to the object.
+			s.mu.Unlock()
+			return errOpen
+		}
+		if st != nil && !st.Linked && s.mu.keptOf[id] == 0 && s.mu.draining == 0 {
+			// It has no name any more, and goes when it is closed.
 			s.mu.Unlock()
 			return errOpen
 		}
@@ -521,14 +532,34 @@ func (s *Space) rescueContent(ctx context.Context, f *File) error {
 	if err != nil {
 		return err
 	}
-	if err = f.stage(ctx, false); err == nil {
+	if err = f.stage(ctx, false, true); err == nil {
 		f.touched.Store(true)
 	}
 	f.committing.Unlock()
+	if err == nil {
+		err = f.fill(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	return f.commit(true)
+}
+
+// lacks reports whether a file lacks bytes of what is staged.
+func (s *Space) lacks(id fileID) bool {
+	s.mu.Lock()
+	f := s.mu.files[id]
+	s.mu.Unlock()
+	return f != nil && f.lacks()
+}
+
+// blocking returns the files that need the object at the key of op and are others than its
+// own. One that somebody else has taken away is needed by nobody. s.mu is held.
+func (s *Space) blocking(op *operation) []fileID {
+	return slices.DeleteFunc(s.mu.depends(op.Key), func(id fileID) bool {
+		f := s.mu.files[id]
+		return f != nil && f.baseGone.Load() || op.Kind == opPut && op.File == id
+	})
 }
 
 // rescue does the same where the object is gone already: the cache may have it.
@@ -551,7 +582,7 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 		s.mu.Unlock()
 		return errSuperseded
 	}
-	if blocking := s.mu.depends(op.Key); len(blocking) > 0 {
+	if blocking := s.blocking(&op); len(blocking) > 0 {
 		s.mu.Unlock()
 		return s.free(ctx, op, blocking)
 	}
@@ -570,7 +601,7 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 		}
 	}
 	if err := s.begin(op, 0, i, func() error {
-		if len(s.mu.depends(op.Key)) > 0 {
+		if len(s.blocking(&op)) > 0 {
 			return errDependent
 		}
 		return nil

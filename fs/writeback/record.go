@@ -47,6 +47,9 @@ const (
 	kindSnapLoss
 	kindKept
 	kindPlaced
+	kindPartial
+	kindCut
+	kindRebased
 )
 
 // Those of directories.
@@ -139,6 +142,12 @@ func newRecord(k recordKind) record {
 		return &keptRecord{}
 	case kindPlaced:
 		return &placedRecord{}
+	case kindPartial:
+		return &partialRecord{}
+	case kindCut:
+		return &cutRecord{}
+	case kindRebased:
+		return &rebasedRecord{}
 	case kindDirAttr:
 		return &dirAttrRecord{}
 	case kindSnapDirAttr:

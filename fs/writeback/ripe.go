@@ -54,7 +54,7 @@ func (s *Space) ripe(f *File, file *os.File, state *fileState, look glance) erro
 	old := time.Since(look.wanted) >= openWait
 	if !look.meant && !s.hurried() {
 		changed, err := f.changedSince(file, state)
-		if err == nil && !changed && !look.changed && old {
+		if err == nil && !changed && !look.changed && old && !f.Partial() {
 			changed, err = hasHoles(file, state.Size)
 		}
 		if err != nil {

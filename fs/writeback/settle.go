@@ -246,6 +246,15 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 		f.content.Unlock()
 		return again
 	}
+	if f.lacks() {
+		err := f.letGo()
+		f.content.Unlock()
+		if err != nil {
+			s.log.Error("recording that a file is published failed", "err", err)
+			return 0
+		}
+		return time.Nanosecond
+	}
 	// Who asks for size and bytes meanwhile finds them here, wherever the name goes.
 	err := f.openStaged()
 	f.content.Unlock()
@@ -286,6 +295,7 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 		return 0
 	}
 	pos := s.record(&adoptedRecord{File: f.id})
+	f.present.Store(nil)
 	delete(s.mu.undurable, f.id)
 	s.mu.Unlock()
 	if err := s.journal.write(pos); err != nil {

@@ -267,7 +267,7 @@ func TestFileThatIsAdoptedAnswers(t *testing.T) {
 						_, err = e.File.Stat()
 					}
 					if err == nil {
-						_, _, err = e.File.ReadAt(make([]byte, 3), 0)
+						_, _, err = e.File.ReadAt(t.Context(), make([]byte, 3), 0)
 					}
 					answered <- err
 				}()

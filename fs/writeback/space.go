@@ -78,9 +78,12 @@ type limits struct {
 	journal, record, carried int64
 	// ahead is how many waiting operations are considered at a time.
 	ahead int
+	// whole is the size from which an object is not fetched when it is opened for writing,
+	// chunk the least size of what is fetched of it at a time.
+	whole, chunk int64
 }
 
-var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord, carried: maxCarried, ahead: lookAhead}
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord, carried: maxCarried, ahead: lookAhead, whole: wholeBelow, chunk: leastChunk}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {
@@ -94,6 +97,14 @@ type Cache interface {
 	Adopt(ctx context.Context, obj oss.Object, crc64 uint64, path string) (bool, error)
 	// MakeRoom frees disk space, as many bytes as it can up to bytes.
 	MakeRoom(bytes int64) int64
+	// Whole says that Take of obj needs no request.
+	Whole(obj oss.Object) bool
+	// ReadAt reads into p what obj has at off, as [io.ReaderAt] does. Errors are those of
+	// [oss.RangeReader].
+	ReadAt(ctx context.Context, obj oss.Object, p []byte, off int64) (int, error)
+	// Pin keeps what there is of obj, and goes on reading it ahead as it is read, until done
+	// is called.
+	Pin(obj oss.Object) (done func())
 }
 
 // Space is everything that was changed through a mount. It is safe for concurrent

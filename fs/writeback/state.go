@@ -62,6 +62,8 @@ type fileState struct {
 	Staged  bool
 	BaseGen generation
 	Object  oss.Object
+	// Partial, if set, says which bytes the staged file lacks, and who has them.
+	Partial *partial
 	// Origin is the object that the file was made from, if any.
 	Origin oss.Object
 
@@ -162,7 +164,7 @@ type upload struct {
 	// changed.
 	Options uint64
 	// PartSize is the size of the first parts, see layout; 0 if nobody can go on with
-	// the upload but who began it.
+	// the upload but who began it, and negative if the parts are those of a plan, see planSum.
 	PartSize int64
 }
 

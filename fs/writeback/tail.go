@@ -106,7 +106,7 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 		})
 	}
 	s.mu.Lock()
-	blocking := s.mu.depends(op.Key)
+	blocking := s.blocking(&op)
 	s.mu.Unlock()
 	if len(blocking) > 0 {
 		// It is asked before anything is sent, for it would be sent again.

@@ -61,7 +61,7 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 	s.mu.Lock()
 	pos = s.record(begun)
 	s.mu.using[u.ID]++
-	if w.PartSize > 0 {
+	if w.PartSize != 0 {
 		s.mu.newest[w.File] = u.ID
 	}
 	s.mu.Unlock()

@@ -31,7 +31,10 @@ type fakeCache struct {
 	// asked counts the bytes that it should make room for, gives is what it says that
 	// it freed.
 	asked, gives atomic.Int64
-	rand         *rand.Rand
+	// fetched counts the bytes that were read of what it has not, and those of Take; pins
+	// those who want something kept.
+	fetched, pins atomic.Int64
+	rand          *rand.Rand
 	// loses makes it throw away what it has taken, and fail.
 	loses bool
 	// adopting, if set, is called while a file is taken.
@@ -48,6 +51,7 @@ func (c *fakeCache) Take(ctx context.Context, obj oss.Object, dst string) error 
 	c.mu.Unlock()
 	if !ok {
 		b = make([]byte, obj.Size)
+		c.fetched.Add(obj.Size)
 		if len(b) > 0 {
 			if _, err := c.bucket.ReadRange(ctx, oss.RangeRequest{Object: obj, Buffer: b}); err != nil {
 				return err
@@ -89,6 +93,28 @@ func (c *fakeCache) Adopt(ctx context.Context, obj oss.Object, crc uint64, path 
 	}
 	c.content[obj] = b
 	return true, os.Remove(path)
+}
+
+func (c *fakeCache) Whole(obj oss.Object) bool {
+	_, ok := c.get(obj)
+	return ok
+}
+
+func (c *fakeCache) ReadAt(ctx context.Context, obj oss.Object, p []byte, off int64) (int, error) {
+	if b, ok := c.get(obj); ok {
+		return copy(p, b[off:]), nil
+	}
+	n := min(int64(len(p)), obj.Size-off)
+	c.fetched.Add(n)
+	if _, err := c.bucket.ReadRange(ctx, oss.RangeRequest{Object: obj, Offset: off, Buffer: p[:n]}); err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
+
+func (c *fakeCache) Pin(oss.Object) (done func()) {
+	c.pins.Add(1)
+	return func() { c.pins.Add(-1) }
 }
 
 func (c *fakeCache) MakeRoom(bytes int64) int64 {
@@ -434,7 +460,7 @@ func (w *world) readEntry(e Entry) (string, error) {
 				return "", err
 			}
 			b := make([]byte, a.Size)
-			n, staged, err := f.ReadAt(b, 0)
+			n, staged, err := f.ReadAt(w.Context(), b, 0)
 			if staged {
 				if errors.Is(err, io.EOF) {
 					err = nil

@@ -1,0 +1,166 @@
+package writeback
+
+import (
+	"slices"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// partial says that only some bytes of a staged file are its own, and which: the rest
+// are those of an object. It is replaced, never changed.
+type partial struct {
+	// Base is the object. After the file was published it is what it became: of what
+	// is not local that has the same bytes.
+	Base oss.Object
+	// Limit is where the base's bytes end at the latest, Chunk the size of the chunks
+	// before it, Local says which of them are the staged file's; see presence.
+	Limit, Chunk int64
+	Local        string
+	// Tried are what requests of ours with unknown end may have made of the base's key.
+	Tried []intent
+}
+
+func (p *partial) walk(c *coder) {
+	c.object(&p.Base)
+	c.int(&p.Limit)
+	c.int(&p.Chunk)
+	c.string(&p.Local)
+	n := uint64(len(p.Tried))
+	c.uint(&n)
+	if !c.decoding {
+		for i := range p.Tried {
+			p.Tried[i].walk(c)
+		}
+		return
+	}
+	p.Tried = nil
+	for ; n > 0 && c.err == nil; n-- {
+		var i intent
+		i.walk(c)
+		p.Tried = append(p.Tried, i)
+	}
+}
+
+// partialRecord says which bytes of a staged file are its own. It comes in one group
+// with the record that stages or commits the file, and after that of a snapshot.
+// Without a base all of them are.
+type partialRecord struct {
+	File    fileID
+	Partial partial
+}
+
+func (*partialRecord) kind() recordKind { return kindPartial }
+func (r *partialRecord) walk(c *coder) {
+	c.uint(&r.File)
+	r.Partial.walk(c)
+}
+
+func (r *partialRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil || !f.Staged {
+		return
+	}
+	f.Partial = nil
+	if r.Partial.Base.ETag != "" {
+		p := r.Partial
+		f.Partial = &p
+	}
+	st.displace(f)
+}
+
+// cutRecord says that a staged file was cut: nothing from Limit on is the base's any
+// more, also when the file is extended again before it is committed.
+type cutRecord struct {
+	File  fileID
+	Limit int64
+}
+
+func (*cutRecord) kind() recordKind { return kindCut }
+func (r *cutRecord) walk(c *coder) {
+	c.uint(&r.File)
+	c.int(&r.Limit)
+}
+
+func (r *cutRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil || f.Partial == nil || r.Limit >= f.Partial.Limit {
+		return
+	}
+	n := newPresence(f.Partial)
+	n.cut(r.Limit)
+	p := *f.Partial
+	p.Limit, p.Local = n.record()
+	f.Partial = &p
+}
+
+// rebasedRecord says that the base's key holds what we published of the file, although
+// the answer to that was lost.
+type rebasedRecord struct {
+	File fileID
+	Base oss.Object
+}
+
+func (*rebasedRecord) kind() recordKind { return kindRebased }
+func (r *rebasedRecord) walk(c *coder) {
+	c.uint(&r.File)
+	c.object(&r.Base)
+}
+
+func (r *rebasedRecord) apply(st *state) {
+	if f := st.Files[r.File]; f != nil {
+		st.rebase(f, r.Base)
+	}
+}
+
+// rebase makes base, which was published of f since it was staged, the base of what is
+// not local.
+func (st *state) rebase(f *fileState, base oss.Object) {
+	if f.Partial == nil {
+		return
+	}
+	p := *f.Partial
+	p.Base, p.Tried = base, nil
+	f.Partial = &p
+	st.displace(f)
+}
+
+// tries notes that the base's key may come to hold i, made of f.
+func (st *state) tries(f *fileState, key string, i intent) {
+	if f.Partial == nil || f.Partial.Base.Key != key || slices.Contains(f.Partial.Tried, i) {
+		return
+	}
+	p := *f.Partial
+	p.Tried = append(slices.Clone(p.Tried), i)
+	f.Partial = &p
+}
+
+// elsewhere reports whether the object at key, of which k is believed, is needed for the
+// content of f, and what is going to become of that key is not f's own doing. wanted says
+// that the content is still to be published.
+func (f *fileState) elsewhere(key string, k *keyState, wanted bool) bool {
+	if f.Staged && f.Partial != nil && f.Partial.Base.Key == key && (!f.Linked || f.Key != key) {
+		// What somebody else has replaced cannot be kept.
+		return k == nil || len(k.Maybe) > 0 || sameBytes(k.Remote, f.Partial.Base)
+	}
+	return wanted && (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key == key && f.Key != key
+}
+
+// displacedNow reports whether elsewhere is true of any key, or would be if f had a name.
+func (f *fileState) displacedNow() bool {
+	if f.Staged && f.Partial != nil && (!f.Linked || f.Partial.Base.Key != f.Key) {
+		return true
+	}
+	return (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key != f.Key
+}
+
+// source returns the key of the object that f, or what it lacks, is to be copied from; ""
+// if it has all of its bytes.
+func (f *fileState) source() string {
+	switch {
+	case !f.Staged:
+		return f.Object.Key
+	case f.Partial != nil:
+		return f.Partial.Base.Key
+	}
+	return ""
+}

@@ -1,0 +1,256 @@
+package writeback
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"sync"
+)
+
+const (
+	// leastChunk is the size of the chunks in which a partial file is fetched, in bytes.
+	// It grows with the file, so that there are at most maxChunks.
+	leastChunk = 1 << 20
+	maxChunks  = 1 << 20
+	// wholeBelow is the size of the smallest object that is opened for writing without
+	// being fetched.
+	wholeBelow = 8 << 20
+)
+
+// chunkOf returns the size of the chunks of a file of a size.
+func (l *limits) chunkOf(size int64) int64 {
+	chunk := l.chunk
+	for size > chunk*maxChunks {
+		chunk *= 2
+	}
+	return chunk
+}
+
+// presence says which bytes of a partial file are in its staged file: all from limit
+// on, and of those before it the chunks that were written here, which are local. The
+// others are the base's. It is never inferred from holes: to copy a directory fills
+// them, or makes some.
+//
+// A chunk that is local stays so, and limit never grows: what was cut off is zeros
+// when the file is extended again. So whoever finds a byte to be the base's, fetches it,
+// and finds that again afterwards, has the right one.
+type presence struct {
+	chunk int64
+
+	mu struct {
+		sync.Mutex
+		limit int64
+		local []uint64
+		// missing counts the chunks below limit that are not local.
+		missing int
+		// watches are the publications that read the file now.
+		watches map[*watch]bool
+	}
+}
+
+// watch notices that the bytes below size change.
+type watch struct {
+	size      int64
+	disturbed bool
+}
+
+// newPresence returns what a record says. What it says of chunks that there are not,
+// nobody has written.
+func newPresence(p *partial) *presence {
+	n := &presence{chunk: max(p.Chunk, 1)}
+	n.mu.limit = min(max(p.Limit, 0), 1<<50)
+	for n.mu.limit/n.chunk > 2*maxChunks {
+		n.chunk *= 2 // nobody has written such a record
+	}
+	n.mu.watches = make(map[*watch]bool)
+	chunks := n.chunks()
+	n.mu.local = make([]uint64, (chunks+63)/64)
+	at, runs := 0, []byte(p.Local)
+	for at < chunks && len(runs) > 0 {
+		var run [2]uint64
+		for i := range run {
+			u, k := binary.Uvarint(runs)
+			if k <= 0 {
+				u, k = 0, len(runs)
+			}
+			run[i], runs = min(u, uint64(chunks)), runs[k:]
+		}
+		at += int(run[0])
+		for end := min(at+int(run[1]), chunks); at < end; at++ {
+			n.mu.local[at/64] |= 1 << (at % 64)
+		}
+	}
+	n.count()
+	return n
+}
+
+// chunks is how many there are below the limit.
+func (n *presence) chunks() int { return int((n.mu.limit + n.chunk - 1) / n.chunk) }
+
+func (n *presence) count() {
+	n.mu.missing = n.chunks()
+	for _, word := range n.mu.local {
+		n.mu.missing -= bits.OnesCount64(word)
+	}
+}
+
+func (n *presence) has(i int) bool { return n.mu.local[i/64]&(1<<(i%64)) != 0 }
+
+// extent returns the bytes of a chunk that are the base's unless it is local.
+func (n *presence) extent(i int) extent {
+	off := int64(i) * n.chunk
+	return extent{off, min(n.chunk, n.mu.limit-off)}
+}
+
+// record returns what tells it in the journal: pairs of how many chunks are not local,
+// and how many after them are.
+func (n *presence) record() (limit int64, local string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var runs []byte
+	for i, chunks := 0, n.chunks(); i < chunks; {
+		from := i
+		for i < chunks && !n.has(i) {
+			i++
+		}
+		if i == chunks {
+			break
+		}
+		gap, from := i-from, i
+		for i < chunks && n.has(i) {
+			i++
+		}
+		runs = binary.AppendUvarint(runs, uint64(gap))
+		runs = binary.AppendUvarint(runs, uint64(i-from))
+	}
+	return n.mu.limit, string(runs)
+}
+
+// lacks reports whether any byte is the base's. Of no presence none is.
+func (n *presence) lacks() bool {
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.missing > 0
+}
+
+// absent returns the extents from off on, of size bytes, that are the base's.
+func (n *presence) absent(off, size int64) []extent {
+	if n == nil || size <= 0 {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []extent
+	end := min(off+size, n.mu.limit)
+	for at := off; at < end; {
+		i := int(at / n.chunk)
+		stop := min(int64(i+1)*n.chunk, end)
+		if !n.has(i) {
+			if k := len(all) - 1; k >= 0 && all[k].end() == at {
+				all[k].size += stop - at
+			} else {
+				all = append(all, extent{at, stop - at})
+			}
+		}
+		at = stop
+	}
+	return all
+}
+
+// torn returns the chunks, as far as they are the base's, of which a change of size
+// bytes at off leaves some as they are.
+func (n *presence) torn(off, size int64) []extent {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []extent
+	end := min(off+size, n.mu.limit)
+	for at := off; at < end; {
+		i := int(at / n.chunk)
+		e := n.extent(i)
+		if !n.has(i) && (off > e.off || off+size < e.end()) {
+			all = append(all, e)
+		}
+		at = int64(i+1) * n.chunk
+	}
+	return all
+}
+
+// changed makes the chunks of a change local.
+func (n *presence) changed(off, size int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for at, end := off, min(off+size, n.mu.limit); at < end; {
+		i := int(at / n.chunk)
+		if !n.has(i) {
+			n.mu.local[i/64] |= 1 << (i % 64)
+			n.mu.missing--
+		}
+		at = int64(i+1) * n.chunk
+	}
+}
+
+// cut lowers the limit and reports whether it was higher.
+func (n *presence) cut(size int64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if size >= n.mu.limit {
+		return false
+	}
+	n.mu.limit = size
+	chunks := n.chunks()
+	n.mu.local = n.mu.local[:(chunks+63)/64]
+	if chunks%64 != 0 {
+		n.mu.local[chunks/64] &= 1<<(chunks%64) - 1
+	}
+	n.count()
+	return true
+}
+
+// watch begins to notice changes of the first size bytes, until unwatch.
+func (n *presence) watch(size int64) *watch {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := &watch{size: size}
+	n.mu.watches[w] = true
+	return w
+}
+
+func (n *presence) unwatch(w *watch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.mu.watches, w)
+}
+
+// disturb says that bytes from off on change.
+func (n *presence) disturb(off int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for w := range n.mu.watches {
+		w.disturbed = w.disturbed || off < w.size
+	}
+}
+
+// undisturbed reports whether nothing changed that w watches.
+func (n *presence) undisturbed(w *watch) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !w.disturbed
+}
+
+// first returns the first chunk of which the bytes are the base's, and whether there is
+// one.
+func (n *presence) first() (e extent, lacks bool) {
+	if !n.lacks() {
+		return e, false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range n.chunks() {
+		if !n.has(i) {
+			return n.extent(i), true
+		}
+	}
+	return e, false
+}

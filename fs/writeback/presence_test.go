@@ -1,0 +1,86 @@
+package writeback
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPresenceTellsWhatWasChanged compares it with one truth for each byte, through the
+// record that it is written down with.
+func TestPresenceTellsWhatWasChanged(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		size, chunk := r.Int64N(3000), 1+r.Int64N(40)
+		n := newPresence(&partial{Limit: size, Chunk: chunk})
+		based := make([]bool, 4000) // the base's
+		for i := range size {
+			based[i] = true
+		}
+		for range 20 {
+			off, bytes := r.Int64N(3500), r.Int64N(200)
+			switch r.IntN(8) {
+			case 0:
+				n.cut(off)
+				for i := off; i < int64(len(based)); i++ {
+					based[i] = false
+				}
+				size = min(size, off)
+			case 1:
+				limit, local := n.record()
+				n = newPresence(&partial{Limit: limit, Chunk: chunk, Local: local})
+			default:
+				for _, e := range n.torn(off, bytes) {
+					if e.off >= off && e.end() <= off+bytes || !based[e.off] {
+						t.Fatalf("seed %d: chunk at %d, %d bytes, is torn by %d at %d", seed, e.off, e.size, bytes, off)
+					}
+				}
+				n.changed(off, bytes)
+				for i := off; i < min(off+bytes, size); i++ {
+					for k := i / chunk * chunk; k < min((i/chunk+1)*chunk, size); k++ {
+						based[k] = false
+					}
+				}
+			}
+			var want []extent
+			for i := range int64(len(based)) {
+				switch k := len(want) - 1; {
+				case !based[i]:
+				case k >= 0 && want[k].end() == i:
+					want[k].size++
+				default:
+					want = append(want, extent{i, 1})
+				}
+			}
+			got := n.absent(0, int64(len(based)))
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(extent{})); diff != "" || n.lacks() != (len(want) > 0) {
+				t.Fatalf("seed %d: lacks=%v (-want +got):\n%s", seed, n.lacks(), diff)
+			}
+		}
+	}
+}
+
+// TestDamagedPresenceIsTakenAsFarAsItGoes: a record that is no such thing must not
+// bring down who reads it.
+func TestDamagedPresenceIsTakenAsFarAsItGoes(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		local := make([]byte, r.IntN(40))
+		for i := range local {
+			local[i] = byte(r.Uint32())
+		}
+		n := newPresence(&partial{Limit: r.Int64N(100_000), Chunk: r.Int64N(500), Local: string(local)})
+		if limit, again := n.record(); len(newPresence(&partial{Limit: limit, Chunk: n.chunk, Local: again}).absent(0, limit)) != len(n.absent(0, limit)) {
+			t.Fatalf("seed %d: it does not come back", seed)
+		}
+	}
+}
+
+func TestChunksGrowWithTheFile(t *testing.T) {
+	for size, want := range map[int64]int64{8 << 20: 1 << 20, 1 << 40: 1 << 20, 1<<40 + 1: 2 << 20, 48 << 40: 64 << 20} {
+		if got := usualLimits.chunkOf(size); got != want {
+			t.Errorf("%d bytes have chunks of %d, want %d", size, got, want)
+		}
+	}
+}
