@@ -27,7 +27,9 @@ const (
 type Exported struct {
 	Staged
 	// To is the file's path below the destination. That of a suspect or unfinished file
-	// ends with ".suspect-" or ".unfinished-" and the id of its bytes.
+	// ends with ".suspect-" or ".unfinished-" and the id of its bytes. That of a partial one
+	// ends with ".partial": it has what was written in its place, and holes for the rest, and
+	// a file with ".extents" after that name lists offset and length of what was written.
 	To string `json:"to"`
 	// Err is why there is no such file.
 	Err error `json:"-"`
@@ -86,6 +88,9 @@ func (l *left) exports(path string) []Exported {
 			case s.Unfinished:
 				to += ".unfinished-" + s.File
 			}
+			if s.Partial {
+				to += partialEnding
+			}
 			files = append(files, Exported{Staged: s, To: to})
 		}
 	}
@@ -112,6 +117,9 @@ func (l *left) export(ctx context.Context, root *os.Root, e *Exported) error {
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
 		err = root.Chtimes(temp, time.Time{}, mtime)
+	}
+	if err == nil && e.Partial {
+		err = l.exportExtents(root, e)
 	}
 	if err == nil {
 		err = moveTo(root, parentDir, path.Base(e.To))
@@ -157,6 +165,10 @@ func (l *left) copyOut(ctx context.Context, out *os.File, e *Exported) (mtime ti
 	info, err := in.Stat()
 	if err != nil {
 		return mtime, err
+	}
+	if e.Partial {
+		e.Bytes, err = e.partial.copyPartial(ctx, out, in)
+		return info.ModTime(), err
 	}
 	e.Bytes = 0
 	for {

@@ -35,12 +35,18 @@ type Staged struct {
 	// Changed: it was written to after its last close or fsync. What came since is
 	// not published for sure.
 	Changed bool `json:"changed,omitempty"`
+	// Partial: only what was written is staged, and the rest is that of the object Base, as
+	// long as that is there.
+	Partial bool   `json:"partial,omitempty"`
+	Base    string `json:"base,omitempty"`
 	// Replaced: another file has taken the name since. It is published before that, for
 	// what was closed in between.
 	Replaced bool `json:"replaced,omitempty"`
 
 	id fileID
 	op uint64
+	// partial says which bytes are staged, if Partial.
+	partial *partial
 	// origins are the keys of the objects that the file was made from and is a copy of.
 	origins [2]string
 }
@@ -175,6 +181,11 @@ func (l *left) judge(boot string) error {
 		if err != nil {
 			return err
 		}
+		if cut, err := f.cutShort(stagedPath(l.dir, id)); err != nil {
+			return err
+		} else if cut != nil {
+			st.apply(cut)
+		}
 		switch what {
 		case fateReleased:
 			st.apply(&releasedRecord{File: id})
@@ -255,6 +266,9 @@ func (l *left) staged(f *fileState) Staged {
 		return s
 	}
 	s.File = fmt.Sprintf("%016x", f.ID)
+	if f.Partial != nil {
+		s.Partial, s.Base, s.partial = true, f.Partial.Base.Key, f.Partial
+	}
 	if l.restored[f.ID] {
 		return s
 	}

@@ -3,6 +3,9 @@ package writeback
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -343,4 +346,81 @@ func TestPartialFileWhoseBaseIsGoneSaysSo(t *testing.T) {
 			w.stop()
 		})
 	}
+}
+
+// TestWhatWasWrittenOfAPartialFileIsExported, with a list of where it belongs, and nothing
+// is taken for the file itself.
+func TestWhatWasWrittenOfAPartialFileIsExported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartialWorld(t, func(*Config) {})
+		old := filled(1000)
+		w.store.put("p/old", old)
+		w.deny("p/old", true)
+		h := w.openToEdit("", "old")
+		w.writeAt(h, "<changed>", 50)
+		w.writeAt(h, "more", 1000)
+		w.finish(h)
+		w.stop()
+		dst := filepath.Join(t.TempDir(), "out")
+		all, err := Export(t.Context(), w.cfg.Dir, "", dst)
+		if err != nil || len(all) != 1 || all[0].Err != nil || all[0].To != "old.partial" || all[0].Bytes != 20 || all[0].Base != "p/old" {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		b, err := os.ReadFile(filepath.Join(dst, "old.partial"))
+		none := strings.Repeat("\x00", 1004)
+		if want := none[:48] + old[48:50] + "<changed>" + old[59:64] + none[64:1000] + "more"; err != nil || string(b) != want {
+			t.Errorf("exported %q, %v, want %q", b, err, want)
+		}
+		list, err := os.ReadFile(filepath.Join(dst, "old.partial.extents"))
+		if err != nil || !strings.HasSuffix(string(list), "\n48 16\n1000 4\n") || !strings.Contains(string(list), `object "p/old"`) {
+			t.Errorf("the list is %q, %v", list, err)
+		}
+	})
+}
+
+// TestPartialFileIsRenamedUnlinkedAndReplaced: its base stays until it is not needed.
+func TestPartialFileIsRenamedUnlinkedAndReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartialWorld(t, func(*Config) {})
+		one, two, three := filled(1000), strings.ToUpper(filled(900)), strings.Repeat("three", 100)
+		w.store.put("p/a", one)
+		w.store.put("p/b", two)
+		w.store.put("p/c", three)
+		a, b, c := w.openToEdit("", "a"), w.openToEdit("", "b"), w.openToEdit("", "c")
+		w.writeAt(a, "<a>", 500)
+		w.writeAt(b, "<b>", 600)
+		w.writeAt(c, "<c>", 100)
+		one, two, three = one[:500]+"<a>"+one[503:], two[:600]+"<b>"+two[603:], three[:100]+"<c>"+three[103:]
+		for _, h := range []*Handle{a, b, c} {
+			if err := h.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// a and b change places, c is unlinked and made anew.
+		for _, names := range [][2]string{{"a", "t"}, {"b", "a"}, {"t", "b"}} {
+			if _, err := w.space.Rename(t.Context(), "", names[0], "", names[1], 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.space.Unlink(t.Context(), "", "c"); err != nil {
+			t.Fatal(err)
+		}
+		w.write("", "c", "new")
+		time.Sleep(10 * time.Minute)
+		for h, want := range map[*Handle]string{a: one, b: two, c: three} {
+			got := make([]byte, len(want))
+			if _, _, err := h.ReadAt(t.Context(), got, 0); err != nil && !errors.Is(err, io.EOF) || string(got) != want {
+				t.Errorf("read %q, %v, want %q", got, err, want)
+			}
+			h.Release()
+		}
+		w.drain()
+		w.holds("p/a", two)
+		w.holds("p/b", one)
+		w.holds("p/c", "new")
+		time.Sleep(time.Minute)
+		w.leftNothing()
+		w.checkJournal()
+		w.stop()
+	})
 }

@@ -275,6 +275,11 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 		return err
 	}
 	s.mu.spoiled = s.mu.spoiled || v == fateLost || f.suspect()
+	if cut, err := f.cutShort(s.path(f.ID)); err != nil {
+		return err
+	} else if cut != nil {
+		s.record(cut)
+	}
 	switch v {
 	case fateStays:
 	case fateReleased:
