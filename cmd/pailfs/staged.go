@@ -169,6 +169,8 @@ func remark(s writeback.Staged) string {
 		return "suspect: the disk lost some of it"
 	case s.Unfinished:
 		return "unfinished: never closed"
+	case s.Partial:
+		return "partial: what was not written is to be copied from " + shownName(s.Base)
 	case s.Changed:
 		return "written to after its last close"
 	case s.From != "":
@@ -231,6 +233,10 @@ func (c *stagedExportCmd) Run(p program) error {
 		case f.Unfinished:
 			odd++
 			fmt.Fprintf(p.stderr, "pailfs: %s is unfinished: it was never closed\n", shownName(f.To))
+		case f.Partial:
+			odd++
+			fmt.Fprintf(p.stderr, "pailfs: %s has only what was written, with holes for what is in the object %s; %s.extents lists where it belongs\n",
+				shownName(f.To), shownName(f.Base), shownName(f.To))
 		}
 		bytes += f.Bytes
 		fmt.Fprintln(p.stdout, shownName(f.To))
@@ -243,7 +249,7 @@ func (c *stagedExportCmd) Run(p program) error {
 	case failed > 0:
 		return fmt.Errorf("%d of %d files are not in %s", failed, len(files), c.To)
 	case odd > 0:
-		return fmt.Errorf("%d of %d files, %s, are in %s, but %d are suspect or unfinished", len(files), len(files), humanSize(bytes), c.To, odd)
+		return fmt.Errorf("%d of %d files, %s, are in %s, but %d are suspect, unfinished or partial", len(files), len(files), humanSize(bytes), c.To, odd)
 	}
 	fmt.Fprintf(p.stderr, "pailfs: %d files, %s, are in %s\n", len(files), humanSize(bytes), c.To)
 	return nil
