@@ -60,6 +60,9 @@ func TestPageOfALargeObjectIsChangedWithoutFetchingIt(t *testing.T) {
 		must(t, err)
 		copy(m, "mapped")
 		copy(want[40<<20:], "mapped")
+		// The kernel holds the process's memory map while munmap waits for the daemon, which is
+		// this process, and may need to map memory.
+		must(t, unix.Msync(m, unix.MS_SYNC))
 		must(t, unix.Munmap(m))
 		must(t, f.Close())
 		appendTo(t, w.path("large"), []byte("a line\n"))
@@ -169,7 +172,7 @@ func editStep(f *os.File, what int, off int64, content []byte) (r result) {
 		}
 		r.text = string(m)
 		copy(m, content)
-		r.errno = unix.Munmap(m)
+		r.errno = errors.Join(unix.Msync(m, unix.MS_SYNC), unix.Munmap(m))
 	case 6:
 		r.errno = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, int64(len(content))+1)
 	default:
