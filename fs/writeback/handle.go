@@ -232,7 +232,7 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 		}
 	} else {
 		if !whole {
-			if done, err := f.stagePartly(&st); done || err != nil {
+			if done, err := f.stagePartly(ctx, &st); done || err != nil {
 				return err
 			}
 		}

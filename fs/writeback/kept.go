@@ -133,8 +133,12 @@ func (st *state) replaced(key string, by fileID) (op *operation, from uint64) {
 	return nil, 0
 }
 
-// isObject reports whether the committed content of f is the object that key holds.
+// isObject reports whether the committed content of f, or what it lacks of it, is the object
+// that key holds.
 func (f *fileState) isObject(key string) bool {
+	if f.Staged && f.Partial != nil && f.Partial.Base.Key == key {
+		return true
+	}
 	return f.Object.Key == key && f.Object.ETag != "" && (!f.Staged || f.Gen == f.BaseGen)
 }
 

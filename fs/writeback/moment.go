@@ -55,6 +55,12 @@ func (s *Space) moment(ctx context.Context, op operation, snap *snapshot) error 
 			return err
 		}
 	}
+	snap.crc = uint64(h)
+	return s.nowOf(op, snap)
+}
+
+// nowOf makes snap what was committed last. f.committing is held.
+func (s *Space) nowOf(op operation, snap *snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.mu.Files[op.File]
@@ -65,7 +71,7 @@ func (s *Space) moment(ctx context.Context, op operation, snap *snapshot) error 
 		// What it has now comes after something else.
 		return errUnsteady
 	}
-	snap.state, snap.crc = *st, uint64(h)
+	snap.state = *st
 	return nil
 }
 

@@ -26,11 +26,19 @@ func (f *File) lacks() bool { return f.present.Load().lacks() }
 // stagePartly makes the content, an object, a staged file without any of its bytes. It
 // returns false where the object is better fetched: a small one, one that the cache
 // has, and one that a request of ours may be replacing. f.committing is held.
-func (f *File) stagePartly(st *fileState) (done bool, err error) {
+func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err error) {
 	s := f.space
 	obj := st.Object
 	if !st.Linked || st.Symlink || obj.Size < s.cfg.limits.whole || s.cache.Whole(obj) {
 		return false, nil
+	}
+	// What is written is not accepted before it is known that the rest is there.
+	info, err := s.bucket.Head(ctx, obj.Key)
+	switch {
+	case errors.Is(err, oss.ErrNotFound), err == nil && !sameBytes(info.Object, obj):
+		return false, nil // to fetch it meets that
+	case err != nil:
+		return false, fmt.Errorf("open %q for writing: %w", join(st.Dir, st.Name), err)
 	}
 	path := s.path(f.id)
 	file, err := openStagedFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
@@ -287,6 +295,9 @@ func (f *File) opened() {
 			f.pin(st.Partial.Base)
 		}
 	case !f.busy():
+		if st := f.state(); st.Partial != nil && st.Gen != st.BaseGen && st.Partial.Limit > 0 {
+			return // a change of size has to tell the journal
+		}
 		f.present.Store(nil)
 		f.unpin()
 	}
@@ -342,8 +353,8 @@ func (m *mixed) ReadAt(p []byte, off int64) (int, error) {
 var errBaseGone = errors.New("the object that the rest of it was to come from was replaced or removed by somebody else: " +
 	"unmount with --force, and `pailfs staged export` copies out what was written")
 
-// errNotPartial means that a file lacks nothing any more, or is an object again: what was
-// to be fetched is to be read anew.
+// errNotPartial means that a file does not lack what was to be fetched any more, or is an
+// object again: it is to be looked at anew.
 var errNotPartial = errors.New("the file is not partial any more")
 
 // fetch reads what the base has at off.
@@ -355,6 +366,9 @@ func (f *File) fetch(ctx context.Context, p []byte, off int64) error {
 			return errNotPartial
 		}
 		base := st.Partial.Base
+		if off+int64(len(p)) > base.Size {
+			return errNotPartial // it was cut and published meanwhile
+		}
 		f.repin(base)
 		n, err := s.cache.ReadAt(ctx, base, p, off)
 		if err == nil && n < len(p) {

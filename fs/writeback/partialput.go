@@ -90,6 +90,11 @@ func (s *Space) publishPartial(ctx context.Context, op operation, snap *snapshot
 		// It is asked before anything is sent.
 		return s.free(ctx, op, blocking)
 	}
+	if !snap.sealed && !snap.log {
+		if err := s.momentPartial(ctx, op, f, snap); err != nil {
+			return err
+		}
+	}
 	size := snap.state.Size
 	n, w, absent, base, published, err := f.standStill(snap)
 	if err != nil {
@@ -146,7 +151,7 @@ func (f *File) standStill(snap *snapshot) (n *presence, w *watch, absent []exten
 	if err != nil {
 		return nil, nil, nil, base, 0, fmt.Errorf("stat staged file: %w", err)
 	}
-	if info.Size() < size {
+	if info.Size() < size || info.Size() > size && !snap.sealed && !snap.log {
 		return nil, nil, nil, base, 0, errUnsteady
 	}
 	base = st.Partial.Base
@@ -154,6 +159,29 @@ func (f *File) standStill(snap *snapshot) (n *presence, w *watch, absent []exten
 		published = base.Size
 	}
 	return n, n.watch(size), n.absent(0, size), base, published, nil
+}
+
+// momentPartial is moment of a partial file: if that has grown since it was committed, it is
+// committed anew, as it is. That nothing changes while it is read, the watch tells.
+func (s *Space) momentPartial(ctx context.Context, op operation, f *File, snap *snapshot) error {
+	if err := f.committing.wait(ctx); err != nil {
+		return err
+	}
+	defer f.committing.Unlock()
+	info, err := snap.file.Stat()
+	if err != nil {
+		return fmt.Errorf("stat staged file: %w", err)
+	}
+	switch {
+	case f.state().Gen != snap.state.Gen, info.Size() < snap.state.Size:
+		return errUnsteady
+	case info.Size() == snap.state.Size:
+		return nil
+	}
+	if err := s.commitGrown(f, snap.file, info.Size()); err != nil {
+		return err
+	}
+	return s.nowOf(op, snap)
 }
 
 // bringPieces makes the parts of an upload, those excepted that an earlier attempt with the

@@ -138,16 +138,22 @@ func (st *state) tries(f *fileState, key string, i intent) {
 // content of f, and what is going to become of that key is not f's own doing. wanted says
 // that the content is still to be published.
 func (f *fileState) elsewhere(key string, k *keyState, wanted bool) bool {
-	if f.Staged && f.Partial != nil && f.Partial.Base.Key == key && (!f.Linked || f.Key != key) {
+	if f.restsElsewhere() && f.Partial.Base.Key == key {
 		// What somebody else has replaced cannot be kept.
 		return k == nil || len(k.Maybe) > 0 || sameBytes(k.Remote, f.Partial.Base)
 	}
 	return wanted && (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key == key && f.Key != key
 }
 
+// restsElsewhere reports whether f lacks bytes, and its name does not keep the object that has
+// them. What the disk has lost and put aside is never published, and holds back nothing.
+func (f *fileState) restsElsewhere() bool {
+	return f.Staged && f.Partial != nil && (f.Linked && f.Partial.Base.Key != f.Key || !f.Linked && !f.suspect())
+}
+
 // displacedNow reports whether elsewhere is true of any key, or would be if f had a name.
 func (f *fileState) displacedNow() bool {
-	if f.Staged && f.Partial != nil && (!f.Linked || f.Partial.Base.Key != f.Key) {
+	if f.restsElsewhere() {
 		return true
 	}
 	return (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key != f.Key

@@ -496,8 +496,8 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 			s.mu.Unlock()
 			return errOpen
 		}
-		if st != nil && !st.Linked && s.mu.keptOf[id] == 0 && s.mu.draining == 0 {
-			// It has no name any more, and goes when it is closed.
+		if run := s.mu.runs[op.ID]; st != nil && !st.Linked && s.mu.keptOf[id] == 0 && s.mu.draining == 0 && run != nil && time.Since(run.wanted) < openWait {
+			// It has no name any more, and goes when it is closed, if that is soon.
 			s.mu.Unlock()
 			return errOpen
 		}

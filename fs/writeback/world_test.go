@@ -102,9 +102,12 @@ func (c *fakeCache) Whole(obj oss.Object) bool {
 
 func (c *fakeCache) ReadAt(ctx context.Context, obj oss.Object, p []byte, off int64) (int, error) {
 	if b, ok := c.get(obj); ok {
-		return copy(p, b[off:]), nil
+		return copy(p, b[min(off, int64(len(b))):]), nil
 	}
 	n := min(int64(len(p)), obj.Size-off)
+	if n <= 0 {
+		return 0, io.EOF
+	}
 	c.fetched.Add(n)
 	if _, err := c.bucket.ReadRange(ctx, oss.RangeRequest{Object: obj, Offset: off, Buffer: p[:n]}); err != nil {
 		return 0, err
