@@ -2,6 +2,7 @@ package fs
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -88,4 +89,29 @@ func TestReleaseLeavesAnOpenItsDecision(t *testing.T) {
 	if st.inUse() {
 		t.Error("the file is in use although nobody has it open")
 	}
+}
+
+// storeIntoPage maps the page at an offset of descriptor 3, shows what it holds, and stores
+// what it is sent into it.
+const storeIntoPage = `import mmap,sys
+m=mmap.mmap(3,4096,offset=int(sys.argv[1]))
+sys.stdout.buffer.write(m[:])
+b=sys.stdin.buffer.read()
+m[:len(b)]=b
+m.flush()
+m.close()`
+
+// storeMapped stores content into a page of f through a shared mapping of another process, and
+// returns what the page held.
+func storeMapped(f *os.File, at int64, content []byte) (before string, err error) {
+	cmd := exec.Command("python3", "-c", storeIntoPage, fmt.Sprint(at))
+	cmd.ExtraFiles = []*os.File{f}
+	cmd.Stdin = bytes.NewReader(content)
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	page, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, failure.String())
+	}
+	return string(page), nil
 }

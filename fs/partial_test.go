@@ -56,14 +56,9 @@ func TestPageOfALargeObjectIsChangedWithoutFetchingIt(t *testing.T) {
 		_, err = f.WriteAt(page, 20<<20+4096)
 		must(t, err)
 		copy(want[20<<20+4096:], page)
-		m, err := unix.Mmap(int(f.Fd()), 40<<20, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		_, err = storeMapped(f, 40<<20, []byte("mapped"))
 		must(t, err)
-		copy(m, "mapped")
 		copy(want[40<<20:], "mapped")
-		// The kernel holds the process's memory map while munmap waits for the daemon, which is
-		// this process, and may need to map memory.
-		must(t, unix.Msync(m, unix.MS_SYNC))
-		must(t, unix.Munmap(m))
 		must(t, f.Close())
 		appendTo(t, w.path("large"), []byte("a line\n"))
 		want = append(want, "a line\n"...)
@@ -166,13 +161,7 @@ func editStep(f *os.File, what int, off int64, content []byte) (r result) {
 			return result{errno: err}
 		}
 		at := off % (info.Size() - 4096) &^ 4095
-		m, err := unix.Mmap(int(f.Fd()), at, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err != nil {
-			return result{errno: err}
-		}
-		r.text = string(m)
-		copy(m, content)
-		r.errno = errors.Join(unix.Msync(m, unix.MS_SYNC), unix.Munmap(m))
+		r.text, r.errno = storeMapped(f, at, content[:min(len(content), 4096)])
 	case 6:
 		r.errno = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, int64(len(content))+1)
 	default:
