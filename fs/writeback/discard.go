@@ -64,7 +64,9 @@ func (l *left) lost(path string) []Staged {
 				continue
 			}
 			files[s.id] = true
-			origins[s.origins[0]], origins[s.origins[1]] = true, true
+			for _, key := range s.origins {
+				origins[key] = true
+			}
 		}
 	}
 	// What a file was renamed from stays, and the directories that it was in.

@@ -47,8 +47,9 @@ type Staged struct {
 	op uint64
 	// partial says which bytes are staged, if Partial.
 	partial *partial
-	// origins are the keys of the objects that the file was made from and is a copy of.
-	origins [2]string
+	// origins are the keys of the objects that the file was made from, is a copy of, was
+	// published as and lacks bytes of.
+	origins [4]string
 }
 
 // Report is what a staging directory holds that nobody uses.
@@ -260,7 +261,7 @@ func (l *left) pending() []Staged {
 
 // staged describes the content of f.
 func (l *left) staged(f *fileState) Staged {
-	s := Staged{Path: join(f.Dir, f.Name), Doing: opPut.String(), Bytes: max(f.Size, 0), Suspect: f.suspect(), id: f.ID, origins: [2]string{f.Object.Key, f.Origin.Key}}
+	s := Staged{Path: join(f.Dir, f.Name), Doing: opPut.String(), Bytes: max(f.Size, 0), Suspect: f.suspect(), id: f.ID, origins: [4]string{f.Object.Key, f.Origin.Key, f.Published.Key}}
 	if !f.Staged {
 		s.Doing, s.Bytes, s.From = "copy", f.Object.Size, f.Object.Key
 		return s
@@ -268,6 +269,7 @@ func (l *left) staged(f *fileState) Staged {
 	s.File = fmt.Sprintf("%016x", f.ID)
 	if f.Partial != nil {
 		s.Partial, s.Base, s.partial = true, f.Partial.Base.Key, f.Partial
+		s.origins[3] = f.Partial.Base.Key
 	}
 	if l.restored[f.ID] {
 		return s

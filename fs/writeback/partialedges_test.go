@@ -201,3 +201,44 @@ func TestWhatReplacesAnOpenPartialFileIsPublished(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestDiscardLeavesTheObjectThatAPartialFileLacks: what is given up of a file that was published
+// and renamed since leaves it where it was.
+func TestDiscardLeavesTheObjectThatAPartialFileLacks(t *testing.T) {
+	for _, whole := range []int64{200, 1 << 20} {
+		bubble(t, func(t *testing.T) {
+			w := newPartialWorld(t, func(c *Config) { c.limits.whole = whole })
+			old := filled(1000)
+			w.store.put("p/a", old)
+			h := w.openToEdit("", "a")
+			w.writeAt(h, "<changed>", 50)
+			want := old[:50] + "<changed>" + old[59:]
+			if _, err := w.space.Rename(t.Context(), "", "a", "", "b", 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * openWait)
+			w.holds("p/b", want)
+			w.holds("p/a", "")
+			w.deny("p/c", true)
+			w.writeAt(h, "<again>", 500)
+			if err := h.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.space.Rename(t.Context(), "", "b", "", "c", 0); err != nil {
+				t.Fatal(err)
+			}
+			w.finish(h)
+			w.stop()
+			if err := Discard(w.cfg.Dir, "c", func([]Staged) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			w.start()
+			w.drain()
+			w.holds("p/b", want)
+			w.stop()
+		})
+	}
+}
