@@ -50,6 +50,12 @@ func sweepContent(name string, generation int) []byte {
 // next mount has drained, and a checkpoint that is named by `latest` is complete.
 // Between the two the cache directory is moved, or its index removed.
 func TestAcknowledgedWritesSurviveKillsAtRandomInstants(t *testing.T) {
+	sweep(t, killOnce)
+}
+
+// sweep carries out rounds of once, which reports whether something was left to publish.
+func sweep(t *testing.T, once func(t *testing.T, seed uint64, round int) bool) {
+	t.Helper()
 	rounds := sweepRounds
 	if more, err := strconv.Atoi(os.Getenv("PAILFS_SYSTEMTEST_ROUNDS")); err == nil {
 		rounds += more
@@ -58,7 +64,7 @@ func TestAcknowledgedWritesSurviveKillsAtRandomInstants(t *testing.T) {
 	for round := range rounds {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("round %d: seed %d", round, seed)
-		if killOnce(t, seed, round) {
+		if once(t, seed, round) {
 			pending++
 		}
 	}
@@ -70,8 +76,7 @@ func TestAcknowledgedWritesSurviveKillsAtRandomInstants(t *testing.T) {
 // killOnce is one round; it reports whether something was left to publish.
 func killOnce(t *testing.T, seed uint64, round int) (pending bool) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	s, base := startStore(t), t.TempDir()
-	cacheDir := filepath.Join(base, "cache")
+	s, cacheDir := startStore(t), filepath.Join(t.TempDir(), "cache")
 	if err := s.SetFaults([]ossemu.Fault{{Operation: "PutObject", Kind: ossemu.FaultSlowFirstByte, Delay: 20 * time.Millisecond}}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,22 +86,34 @@ func killOnce(t *testing.T, seed uint64, round int) (pending bool) {
 	for i := range 2 {
 		writers.Go(func() { writeUntilKilled(at, fmt.Sprint("dir", i), acks) })
 	}
+	g, at := killAndMountAgain(t, s, rng, round, f, at, cacheDir, writers.Wait)
+	mustRun(t, "flush", at)
+	for name, generation := range acks.safe {
+		s.holdsSince(t, seed, name, generation, acks.begun[name])
+	}
+	mustRun(t, "umount", at)
+	return strings.Contains(g.log.String(), "publishing what an earlier mount had left")
+}
+
+// killAndMountAgain kills f at a random instant, waits until whoever wrote has noticed, and mounts
+// again: with the cache directory as it is, without its index, or elsewhere.
+func killAndMountAgain(t *testing.T, s *store, rng *rand.Rand, round int, f *foreground, at, cacheDir string, noticed func()) (*foreground, string) {
+	t.Helper()
 	// The instant of the kill is what is random here.
 	time.Sleep(time.Duration(rng.IntN(900)) * time.Millisecond)
 	if err := f.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-f.done
-	writers.Wait()
+	noticed()
 	mustRun(t, "umount", at)
-
 	switch round % 3 {
 	case 1:
 		if err := os.Remove(filepath.Join(cacheDir, "index.db")); err != nil {
 			t.Fatal(err)
 		}
 	case 2:
-		moved := filepath.Join(base, "another machine")
+		moved := filepath.Join(filepath.Dir(cacheDir), "another machine")
 		if err := os.Rename(cacheDir, moved); err != nil {
 			t.Fatal(err)
 		}
@@ -105,13 +122,7 @@ func killOnce(t *testing.T, seed uint64, round int) (pending bool) {
 	if err := s.SetFaults(nil); err != nil {
 		t.Fatal(err)
 	}
-	g, at := writableMount(t, s, cacheDir)
-	mustRun(t, "flush", at)
-	for name, generation := range acks.safe {
-		s.holdsSince(t, seed, name, generation, acks.begun[name])
-	}
-	mustRun(t, "umount", at)
-	return strings.Contains(g.log.String(), "publishing what an earlier mount had left")
+	return writableMount(t, s, cacheDir)
 }
 
 // writeUntilKilled writes checkpoints below dir: shards, then latest, which names
