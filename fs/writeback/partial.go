@@ -23,6 +23,18 @@ func (f *File) Partial() bool { return f.present.Load() != nil }
 // lacks reports whether the staged file lacks bytes.
 func (f *File) lacks() bool { return f.present.Load().lacks() }
 
+// own is how many bytes of the content are staged, and not a base's.
+func (f *fileState) own() int64 {
+	size := max(f.Size, 0)
+	own := size
+	if f.Partial != nil {
+		for _, e := range newPresence(f.Partial).absent(0, size) {
+			own -= e.size
+		}
+	}
+	return own
+}
+
 // stagePartly makes the content, an object, a staged file without any of its bytes. It
 // returns false where the object is better fetched: a small one, one that the cache
 // has, and one that a request of ours may be replacing. f.committing is held.

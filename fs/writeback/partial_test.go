@@ -136,7 +136,11 @@ func TestOfALargeObjectOnlyWhatIsNeededIsFetchedAndSent(t *testing.T) {
 					t.Errorf("read %q, %v, want %q", got, err, c.want)
 				}
 				read := w.cache.fetched.Load()
+				w.slowly(time.Second)
 				w.finish(h)
+				if st := w.space.Status(); st.DirtyBytes != c.sent {
+					t.Errorf("status: %d bytes are not in the object store, want %d", st.DirtyBytes, c.sent)
+				}
 				w.checkJournal()
 				w.drain()
 				w.holds("p/old", c.want)

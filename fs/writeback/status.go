@@ -89,7 +89,7 @@ func (s *Space) Status() Status {
 		if f := s.mu.Files[op.File]; op.Kind == opPut && f != nil {
 			st.DirtyFiles++
 			if f.Staged {
-				st.DirtyBytes += max(f.Size, 0)
+				st.DirtyBytes += f.own()
 			}
 		}
 		if s.mu.runs[id].failing || s.lostBefore(op) != nil {
@@ -150,7 +150,7 @@ func (s *Space) pendingEntry(op *operation) PendingEntry {
 	run := s.mu.runs[op.ID]
 	e := PendingEntry{Path: join(op.Dir, op.Name), Doing: op.Kind.String(), State: "waiting", Since: time.Unix(0, op.At).UTC()}
 	if f := s.mu.Files[op.File]; f != nil && op.Kind == opPut {
-		e.Bytes = max(f.Size, 0)
+		e.Bytes = f.own()
 		if !f.Staged {
 			e.Bytes = f.Object.Size
 		}
