@@ -44,10 +44,11 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 	if !st.Linked || st.Symlink || obj.Size < s.cfg.limits.whole || s.cache.Whole(obj) {
 		return false, nil
 	}
-	// What is written is not accepted before it is known that the rest is there.
-	info, err := s.bucket.Head(ctx, obj.Key)
+	// What is written is not accepted before it is known that the rest is there and may be
+	// read: of an archived object a HEAD tells the one and not the other.
+	_, err = s.bucket.ReadRange(ctx, oss.RangeRequest{Object: obj, Offset: obj.Size - 1, Buffer: make([]byte, 1)})
 	switch {
-	case errors.Is(err, oss.ErrNotFound), err == nil && !sameBytes(info.Object, obj):
+	case errors.Is(err, oss.ErrNotFound), errors.Is(err, oss.ErrChanged):
 		return false, nil // to fetch it meets that
 	case err != nil:
 		return false, fmt.Errorf("open %q for writing: %w", join(st.Dir, st.Name), err)

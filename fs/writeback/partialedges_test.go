@@ -3,6 +3,7 @@ package writeback
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -241,4 +242,60 @@ func TestDiscardLeavesTheObjectThatAPartialFileLacks(t *testing.T) {
 			w.stop()
 		})
 	}
+}
+
+// archive is a bucket that tells of what it has, and lets nobody read it.
+type archive struct{ *fakeBucket }
+
+func (archive) ReadRange(context.Context, oss.RangeRequest) (oss.RangeResult, error) {
+	return oss.RangeResult{}, fmt.Errorf("%w: InvalidObjectState", oss.ErrInvalid)
+}
+
+// TestObjectThatMayNotBeReadIsNotOpenedForWriting: nothing that was written to it could be
+// published, and who opens it is told so.
+func TestObjectThatMayNotBeReadIsNotOpenedForWriting(t *testing.T) {
+	for _, whole := range []int64{200, 1 << 20} {
+		bubble(t, func(t *testing.T) {
+			w := newPartialWorld(t, func(c *Config) { c.limits.whole = whole })
+			w.store.put("p/old", filled(1000))
+			w.space.bucket = archive{w.bucket}
+			w.space.cache.(*fakeCache).bucket = w.space.bucket
+			h, err := w.space.Open(t.Context(), "", "old", OpenOptions{Write: true})
+			if err == nil {
+				h.Release()
+			}
+			if !errors.Is(err, oss.ErrInvalid) {
+				t.Errorf("whole=%d: open: %v", whole, err)
+			}
+			if err := w.space.Flush(t.Context(), ""); err != nil {
+				t.Errorf("whole=%d: flush: %v", whole, err)
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestWhatIsDirtyOfAPartialFileIsWhatIsStaged: the rest is in the object store.
+func TestWhatIsDirtyOfAPartialFileIsWhatIsStaged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartialWorld(t, func(*Config) {})
+		w.store.put("p/old", filled(1000))
+		w.deny("p/old", true)
+		h := w.openToEdit("", "old")
+		w.writeAt(h, "<>", 50)    // of a chunk of 16 bytes
+		w.writeAt(h, "end", 1000) // behind the object
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.space.Status().DirtyBytes; got != 16+3 {
+			t.Errorf("%d bytes are dirty", got)
+		}
+		w.deny("p/old", false)
+		w.finish(h)
+		w.drain()
+		if got := w.space.Status().DirtyBytes; got != 0 {
+			t.Errorf("%d bytes are dirty when all is published", got)
+		}
+		w.stop()
+	})
 }
