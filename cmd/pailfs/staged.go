@@ -199,7 +199,7 @@ type stagedExportCmd struct {
 
 // Help gives examples.
 func (stagedExportCmd) Help() string {
-	return `Files keep their paths below the directory, and nothing that exists is overwritten. Of a file that the disk lost some of what is left gets the ending .suspect-ID, and one that was never closed .unfinished-ID. The cache directory stays as it is.
+	return `Files keep their paths below the directory, and nothing that exists is overwritten. Of a file that the disk lost some of what is left gets the ending .suspect-ID, one that was never closed .unfinished-ID, and what was written of a large object that was not fetched .partial, with a list of where it belongs. The cache directory stays as it is.
 
 Exit codes: 0 all of it is there, whole, 1 something is not (it is named), 2 wrong arguments.
 
