@@ -173,7 +173,7 @@ func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjec
 	}
 	var series []result.Series
 	for i, s := range subjects {
-		if len(all[i]) == 0 {
+		if len(all[i]) == 0 && failed[i] != "" { // else there is nothing for it to do
 			all[i] = []result.Series{{Workload: w.Name, Client: s.label(), Link: o.Link.String(), Metric: w.Metric}}
 		}
 		for _, x := range all[i] {
