@@ -229,7 +229,7 @@ func TestFileThatIsReplacedWhileItIsNotOpenIsNotTrusted(t *testing.T) {
 				if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				// A file system that uses no number again has this fault not: another file will do.
+				// Where numbers are not used again, a file of another one has to do.
 				if inodeOf(t, name) == number || i == 19 {
 					return
 				}
