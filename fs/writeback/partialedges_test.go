@@ -50,6 +50,23 @@ func TestPartialFileThatGrewIsPublishedAsItIs(t *testing.T) {
 	})
 }
 
+// cutInTheNextFetch cuts p/old, which h has open, to 300 bytes and lets it be published, while
+// something is fetched for it.
+func (w *world) cutInTheNextFetch(h *Handle) {
+	c := &hookedCache{Cache: w.space.cache}
+	w.space.cache = c
+	c.before = func(oss.Object, int64) {
+		c.before = nil
+		w.truncate(h, 300)
+		if err := h.Sync(w.Context()); err != nil {
+			w.Error(err)
+		}
+		for len(w.inBucket()["p/old"]) != 300 {
+			time.Sleep(time.Second)
+		}
+	}
+}
+
 // TestFileIsCutAndPublishedWhileItIsRead: who reads what is gone meets the end, not an error.
 func TestFileIsCutAndPublishedWhileItIsRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -58,18 +75,7 @@ func TestFileIsCutAndPublishedWhileItIsRead(t *testing.T) {
 		w.store.put("p/old", old)
 		h := w.openToEdit("", "old")
 		w.writeAt(h, "<>", 0)
-		c := &hookedCache{Cache: w.space.cache}
-		w.space.cache = c
-		c.before = func(oss.Object, int64) {
-			c.before = nil
-			w.truncate(h, 300)
-			if err := h.Sync(t.Context()); err != nil {
-				t.Error(err)
-			}
-			for len(w.inBucket()["p/old"]) != 300 {
-				time.Sleep(time.Second)
-			}
-		}
+		w.cutInTheNextFetch(h)
 		b := make([]byte, 100)
 		n, _, err := h.ReadAt(t.Context(), b, 250)
 		if err != nil && !errors.Is(err, io.EOF) || string(b[:n]) != old[250:300] {
@@ -88,18 +94,7 @@ func TestFileIsCutAndPublishedWhileItIsWritten(t *testing.T) {
 		w.store.put("p/old", old)
 		h := w.openToEdit("", "old")
 		w.writeAt(h, "<>", 0)
-		c := &hookedCache{Cache: w.space.cache}
-		w.space.cache = c
-		c.before = func(oss.Object, int64) {
-			c.before = nil
-			w.truncate(h, 300)
-			if err := h.Sync(t.Context()); err != nil {
-				t.Error(err)
-			}
-			for len(w.inBucket()["p/old"]) != 300 {
-				time.Sleep(time.Second)
-			}
-		}
+		w.cutInTheNextFetch(h)
 		if _, err := h.WriteAt(t.Context(), []byte("abc"), 500); err != nil {
 			t.Error(err)
 		}

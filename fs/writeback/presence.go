@@ -101,28 +101,39 @@ func (n *presence) extent(i int) extent {
 	return extent{off, min(n.chunk, n.mu.limit-off)}
 }
 
+// next returns the first chunk from i on that is local, or the first that is not; chunks if there
+// is none.
+func (n *presence) next(i int, local bool) int {
+	chunks := n.chunks()
+	for i < chunks {
+		word := n.mu.local[i/64]
+		if !local {
+			word = ^word
+		}
+		if rest := word >> (i % 64); rest != 0 {
+			return min(i+bits.TrailingZeros64(rest), chunks)
+		}
+		i = (i/64 + 1) * 64
+	}
+	return chunks
+}
+
 // record returns what tells it in the journal: pairs of how many chunks are not local,
 // and how many after them are.
 func (n *presence) record() (limit int64, local string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var runs []byte
-	for i, chunks := 0, n.chunks(); i < chunks; {
-		from := i
-		for i < chunks && !n.has(i) {
-			i++
+	for from, chunks := 0, n.chunks(); ; {
+		first := n.next(from, true)
+		if first == chunks {
+			return n.mu.limit, string(runs)
 		}
-		if i == chunks {
-			break
-		}
-		gap, from := i-from, i
-		for i < chunks && n.has(i) {
-			i++
-		}
-		runs = binary.AppendUvarint(runs, uint64(gap))
-		runs = binary.AppendUvarint(runs, uint64(i-from))
+		end := n.next(first, false)
+		runs = binary.AppendUvarint(runs, uint64(first-from))
+		runs = binary.AppendUvarint(runs, uint64(end-first))
+		from = end
 	}
-	return n.mu.limit, string(runs)
 }
 
 // lacks reports whether any byte is the base's. Of no presence none is.
@@ -144,17 +155,14 @@ func (n *presence) absent(off, size int64) []extent {
 	defer n.mu.Unlock()
 	var all []extent
 	end := min(off+size, n.mu.limit)
-	for at := off; at < end; {
-		i := int(at / n.chunk)
-		stop := min(int64(i+1)*n.chunk, end)
-		if !n.has(i) {
-			if k := len(all) - 1; k >= 0 && all[k].end() == at {
-				all[k].size += stop - at
-			} else {
-				all = append(all, extent{at, stop - at})
-			}
-		}
-		at = stop
+	if off >= end {
+		return nil
+	}
+	for i := n.next(int(off/n.chunk), false); int64(i)*n.chunk < end; {
+		stop := n.next(i, true)
+		from := max(off, int64(i)*n.chunk)
+		all = append(all, extent{from, min(int64(stop)*n.chunk, end) - from})
+		i = n.next(stop, false)
 	}
 	return all
 }
@@ -247,10 +255,8 @@ func (n *presence) first() (e extent, lacks bool) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i := range n.chunks() {
-		if !n.has(i) {
-			return n.extent(i), true
-		}
+	if i := n.next(0, false); i < n.chunks() {
+		return n.extent(i), true
 	}
 	return e, false
 }

@@ -53,6 +53,23 @@ func TestPresenceTellsWhatWasChanged(t *testing.T) {
 					want = append(want, extent{i, 1})
 				}
 			}
+			missing := 0
+			for _, e := range n.absent(off, bytes) {
+				if e.off < off || e.size <= 0 || e.end() > off+bytes {
+					t.Fatalf("seed %d: %d bytes at %d are absent of %d at %d", seed, e.size, e.off, bytes, off)
+				}
+				for i := e.off; i < e.end() && based[i]; i++ {
+					missing++
+				}
+			}
+			for i := off; i < off+bytes; i++ {
+				if based[i] {
+					missing--
+				}
+			}
+			if missing != 0 {
+				t.Fatalf("seed %d: of %d bytes at %d others are absent than are the base's", seed, bytes, off)
+			}
 			got := n.absent(0, int64(len(based)))
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(extent{})); diff != "" || n.lacks() != (len(want) > 0) {
 				t.Fatalf("seed %d: lacks=%v (-want +got):\n%s", seed, n.lacks(), diff)
