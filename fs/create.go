@@ -175,20 +175,17 @@ func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string
 	}
 	f.moves.RLock()
 	defer f.moves.RUnlock()
-	if err := f.space.Mkdir(ctx, dir.dirPath(), name); err != nil {
-		return f.refuse("mkdir "+name, dir, err)
-	}
-	var given *writeback.SetAttr
+	var given writeback.SetAttr
 	if f.cfg.Attrs {
 		mode, uid, gid, made := in.Mode&0o7777, in.Uid, in.Gid, time.Now()
-		given = &writeback.SetAttr{Mode: &mode, UID: &uid, GID: &gid, Mtime: &made}
-		if err := f.space.SetDirAttr(ctx, dir.dirPath(), name, *given); err != nil {
-			return f.refuse("mkdir "+name, dir, err)
-		}
+		given = writeback.SetAttr{Mode: &mode, UID: &uid, GID: &gid, Mtime: &made}
+	}
+	if err := f.space.Mkdir(ctx, dir.dirPath(), name, given); err != nil {
+		return f.refuse("mkdir "+name, dir, err)
 	}
 	n := f.entered(dir, name, manifest.Directory, nil, out)
-	if given != nil {
-		n.given.Store(given)
+	if f.cfg.Attrs {
+		n.given.Store(&given)
 		f.attr(n, &out.Attr)
 	}
 	return fuse.OK

@@ -66,7 +66,7 @@ func TestNothingIsAcceptedAfterABrokenCompaction(t *testing.T) {
 		if err := w.space.compact(); err == nil {
 			t.Fatal("compaction succeeded on a failing disk")
 		}
-		if err := w.space.Mkdir(t.Context(), "", "d"); err == nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err == nil {
 			t.Error("a change was accepted that no journal has")
 		}
 		w.crash(true)

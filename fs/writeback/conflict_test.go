@@ -82,7 +82,7 @@ func TestDirectoryInPlaceOfADeletedFileSurvivesAConflict(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.store.put("p/x", "theirs")
-		if err := w.space.Mkdir(t.Context(), "", "x"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "x", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		w.write("x", "y", "below")

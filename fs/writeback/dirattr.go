@@ -135,17 +135,23 @@ func (s *Space) SetDirAttr(ctx context.Context, dir, base string, a SetAttr) err
 	} else if e.Attr != nil {
 		r.Attr = attributesOf(e.Attr)
 	}
-	if a.Mode != nil && a.UID != nil && a.GID != nil {
-		r.Attr.Mode, r.Attr.UID, r.Attr.GID, r.Attr.Set = *a.Mode&0o7777, *a.UID, *a.GID, true
-	}
-	if a.Mtime != nil {
-		r.Attr.Mtime = a.Mtime.UnixNano()
-	}
+	r.Attr = r.Attr.with(a)
 	pos := s.record(r)
 	s.mu.Unlock()
 	wake(s.publishNow)
 	wake(s.commitNow)
 	return s.journal.write(pos)
+}
+
+// with returns a after a change of those of a directory.
+func (a attributes) with(change SetAttr) attributes {
+	if change.Mode != nil && change.UID != nil && change.GID != nil {
+		a.Mode, a.UID, a.GID, a.Set = *change.Mode&0o7777, *change.UID, *change.GID, true
+	}
+	if change.Mtime != nil {
+		a.Mtime = change.Mtime.UnixNano()
+	}
+	return a
 }
 
 // shows reports whether the base tree shows the attributes that a directory was given.

@@ -1,7 +1,10 @@
 package writeback
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +37,7 @@ func TestMarkersKeepTheAttributesOfDirectories(t *testing.T) {
 		w.store.store("p/old/", []byte("of others"), oss.PutOptions{ContentType: "x/y", Meta: map[string]string{"color": "red", "mode": "1"}}, "")
 		w.store.Unlock()
 		w.store.put("p/bare/file", "content")
-		if err := w.space.Mkdir(t.Context(), "", "new"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "new", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]string{"mode": "16832", "uid": "7", "gid": "7", "mtime": "1000000000"} // 040700
@@ -93,14 +96,92 @@ func TestMarkersKeepTheAttributesOfDirectories(t *testing.T) {
 	})
 }
 
+// TestDirectoryHasItsAttributesFromTheBeginning: wherever the journal ends, a directory is there with
+// what mkdir gave it, or not at all.
+func TestDirectoryHasItsAttributesFromTheBeginning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) { c.Attrs = true })
+		mode, owner, made := uint32(0o700), uint32(7), time.Unix(1e9, 5)
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{Mode: &mode, UID: &owner, GID: &owner, Mtime: &made}); err != nil {
+			t.Fatal(err)
+		}
+		want := attributes{Mode: mode, UID: owner, GID: owner, Mtime: made.UnixNano(), Set: true}
+		st, there := newState(), false
+		if _, _, err := replay(w.space.journal.file, w.space.journal.size(), func(r record, _ int64) error {
+			st.apply(r)
+			if _, ok := st.lookup("", "d"); ok {
+				there = true
+				if got := st.Dirs["p/d/"].Attr; got != want {
+					t.Errorf("after a %T the directory has %+v, want %+v", r, got, want)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !there {
+			t.Error("the directory is not there")
+		}
+		w.drain()
+		if got, _ := w.marker("p/d/"); got["mode"] != "16832" || got["uid"] != "7" || got["mtime"] != "1000000000" {
+			t.Errorf("the marker says %v", got)
+		}
+		w.stop()
+	})
+}
+
+// TestFailedMkdirLeavesNothing: what the journal could not take is not there, also when it can again.
+func TestFailedMkdirLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorldWith(t, 1, func(c *Config) { c.Attrs = true })
+		w.write("", "before", "content")
+		w.drain()
+		unwritable, err := os.Open(w.space.journal.file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		swap := func() {
+			w.space.journal.writing.Lock()
+			defer w.space.journal.writing.Unlock()
+			w.space.journal.file, unwritable = unwritable, w.space.journal.file
+		}
+		swap()
+		mode, owner := uint32(0o700), uint32(7)
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{Mode: &mode, UID: &owner, GID: &owner}); err == nil {
+			t.Error("mkdir succeeded without a journal")
+		}
+		swap()
+		unwritable.Close()
+		if _, _, err := w.space.Lookup(t.Context(), "", "d"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the directory that could not be made: %v, want ErrNotExist", err)
+		}
+		w.checkJournal()
+		w.drain()
+		if got := w.inBucket(); len(got) != 1 {
+			t.Errorf("the bucket has %q", got)
+		}
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
+			t.Errorf("mkdir after one that failed: %v", err)
+		}
+		w.drain()
+		if _, ok := w.inBucket()["p/d/"]; !ok {
+			t.Error("the directory has no marker")
+		}
+		w.stop()
+	})
+}
+
 // Without Attrs no attribute of a directory is taken.
 func TestDirectoriesTakeNoAttributesThatNothingKeeps(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		mode := uint32(0o700)
+		if err := w.space.Mkdir(t.Context(), "", "e", SetAttr{Mode: &mode}); err != syscall.ENOTSUP { //nolint:errorlint // it is not wrapped
+			t.Errorf("%v, want ENOTSUP", err)
+		}
 		if err := w.space.SetDirAttr(t.Context(), "", "d", SetAttr{Mode: &mode}); err != syscall.ENOTSUP { //nolint:errorlint // it is not wrapped
 			t.Errorf("%v, want ENOTSUP", err)
 		}

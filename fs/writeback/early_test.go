@@ -196,7 +196,7 @@ func TestTemporaryNamesAreNotSentEarly(t *testing.T) {
 			dir, base := "", name
 			if name == "step.tmp/a" {
 				dir, base = "step.tmp", "a"
-				if err := w.space.Mkdir(t.Context(), "", dir); err != nil {
+				if err := w.space.Mkdir(t.Context(), "", dir, SetAttr{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -333,7 +333,7 @@ func TestUploadsOfAWaitingFileDoNotPileUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newPartsWorld(t, func(*Config) {})
 		w.store.deny("p/d/x", true)
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		w.write("d", "x", "denied")

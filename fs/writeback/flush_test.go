@@ -29,7 +29,7 @@ func TestFlushDoesNotEndWithAFailureFromBefore(t *testing.T) {
 				w := newWorld(t, 1)
 				w.deny("p/d/a", true)
 				w.slowly(30 * time.Second)
-				if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+				if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 					t.Fatal(err)
 				}
 				w.write("d", "a", "refused")

@@ -35,7 +35,7 @@ func (w *world) move(dir, from, to string) {
 // latest above it.
 func (w *world) shard() {
 	w.Helper()
-	if err := w.space.Mkdir(w.Context(), "", "d"); err != nil {
+	if err := w.space.Mkdir(w.Context(), "", "d", SetAttr{}); err != nil {
 		w.Fatal(err)
 	}
 	w.write("d", "s.bin", "one")
@@ -128,7 +128,7 @@ func TestReplacedFileForWhichNothingWaitsIsNotPublished(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.deny("p/d/s.bin", true)
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		w.store.seen = func(_ string, content []byte) {
@@ -247,10 +247,10 @@ func TestLostReplacedShardIsWaitedFor(t *testing.T) {
 		})
 		w.watchOrder("p/d/s.bin", "p/latest")
 		w.deny("p/d/s.bin", true)
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.space.Mkdir(t.Context(), "", "logs"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "logs", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -362,7 +362,7 @@ func TestKeptFileThatTheDiskLosesIsWaitedFor(t *testing.T) {
 		})
 		w.watchOrder("p/d/s.bin", "p/latest")
 		w.deny("p/d/s.bin", true)
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -469,10 +469,10 @@ func TestLostShardBehindAKeptOneIsWrittenAgain(t *testing.T) {
 				c.limits = &l
 			})
 			w.deny("p/d/s.bin", true)
-			if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+			if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.space.Mkdir(t.Context(), "", "logs"); err != nil {
+			if err := w.space.Mkdir(t.Context(), "", "logs", SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
@@ -512,7 +512,7 @@ func TestPlaceOfALostKeptShardGoesToItsSuccessor(t *testing.T) {
 		})
 		w.store.put("p/d/_SUCCESS", "old")
 		w.deny("p/d/s.bin", true)
-		if err := w.space.Mkdir(t.Context(), "", "logs"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "logs", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -547,7 +547,7 @@ func TestWhatIsMovedOverASuspectShardHasItsPlace(t *testing.T) {
 		})
 		w.deny("p/d/s.bin", true)
 		for _, dir := range []string{"d", "logs"} {
-			if err := w.space.Mkdir(t.Context(), "", dir); err != nil {
+			if err := w.space.Mkdir(t.Context(), "", dir, SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
 		}

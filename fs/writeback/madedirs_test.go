@@ -20,7 +20,7 @@ func TestNewDirectoriesAreFilledWithoutARequest(t *testing.T) {
 		dir := ""
 		for i := range 5 {
 			name := fmt.Sprint("d", i)
-			if err := w.space.Mkdir(t.Context(), dir, name); err != nil {
+			if err := w.space.Mkdir(t.Context(), dir, name, SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
 			dir = join(dir, name)
@@ -47,7 +47,7 @@ func TestNewDirectoriesAreFilledWithoutARequest(t *testing.T) {
 func TestNewDirectoriesShowWhatIsInThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		w.write("d", "ours", "content")

@@ -207,7 +207,7 @@ func (p *program) step() {
 		path := p.anyPath()
 		p.say("mkdir %s", path)
 		dir, base := p.split(path)
-		err := p.w.space.Mkdir(ctx, dir, base)
+		err := p.w.space.Mkdir(ctx, dir, base, SetAttr{})
 		if p.dirs[path] || p.files[path] != nil {
 			p.expect("mkdir", err, fs.ErrExist)
 		} else if p.expect("mkdir", err, nil) {

@@ -246,8 +246,11 @@ func (s *Space) keepDir(ctx context.Context, dir string) error {
 	return s.journal.write(pos)
 }
 
-// Mkdir makes a directory.
-func (s *Space) Mkdir(ctx context.Context, dir, base string) error {
+// Mkdir makes a directory with the attributes given, as [Space.SetDirAttr] takes them.
+func (s *Space) Mkdir(ctx context.Context, dir, base string, given SetAttr) error {
+	if err := s.mayChange(given); err != nil {
+		return err
+	}
 	if err := s.admit(ctx); err != nil {
 		return err
 	}
@@ -268,12 +271,48 @@ func (s *Space) Mkdir(ctx context.Context, dir, base string) error {
 		s.mu.Unlock()
 		return fs.ErrExist
 	}
-	pos := s.record(&madeDirRecord{At: p, Time: now()})
+	var made record = &madeDirRecord{At: p, Time: now()}
+	if a := (attributes{}).with(given); a != (attributes{}) {
+		made = &groupRecord{Records: []record{made, &dirAttrRecord{At: p, Attr: a, Time: now()}}}
+	}
+	pos := s.record(made)
 	s.mu.made.add(join(dir, base))
 	s.mu.Unlock()
+	if err := s.journal.write(pos); err != nil {
+		s.unmake(p)
+		return err
+	}
 	wake(s.publishNow)
 	wake(s.commitNow)
-	return s.journal.write(pos)
+	return nil
+}
+
+// unmake takes back the making of a directory of which nobody will be told, unless
+// somebody has made something in it.
+func (s *Space) unmake(p place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n, ok := s.mu.lookup(p.Dir, p.Name); ok && n.Kind == nameDirectory && s.mu.hollow(join(p.Dir, p.Name)) {
+		s.removeDir(p)
+	}
+}
+
+// hollow reports whether nothing is in dir that was made here, or renamed.
+func (st *state) hollow(dir string) bool {
+	for _, n := range st.Names[dir] {
+		if n.Kind != nameGone {
+			return false
+		}
+	}
+	return true
+}
+
+// removeDir removes a directory. s.mu is held.
+func (s *Space) removeDir(p place) (pos int64) {
+	p.Base = oss.Object{Key: p.Key, ETag: anyVersion}
+	pos = s.record(&removedDirRecord{At: p, Time: now()})
+	delete(s.mu.made, join(p.Dir, p.Name))
+	return pos
 }
 
 // maxKey is the longest key in bytes, by OSS's naming rules.
@@ -302,19 +341,15 @@ func (s *Space) Rmdir(ctx context.Context, dir, base string) error {
 		return err
 	}
 	s.mu.Lock()
-	for _, n := range s.mu.Names[path] {
-		if n.Kind != nameGone {
-			s.mu.Unlock()
-			return syscall.ENOTEMPTY
-		}
+	if !s.mu.hollow(path) {
+		s.mu.Unlock()
+		return syscall.ENOTEMPTY
 	}
 	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameDirectory {
 		s.mu.Unlock()
 		return fs.ErrNotExist
 	}
-	p.Base = oss.Object{Key: p.Key, ETag: anyVersion}
-	pos := s.record(&removedDirRecord{At: p, Time: now()})
-	delete(s.mu.made, path)
+	pos := s.removeDir(p)
 	s.mu.Unlock()
 	wake(s.publishNow)
 	wake(s.commitNow)

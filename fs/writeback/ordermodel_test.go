@@ -168,7 +168,7 @@ func TestObjectsAppearInTheOrderOfTheirCloses(t *testing.T) {
 			w.store.faults = []float64{0, 0.1, 0.4}[a.rand.IntN(3)]
 			for _, dir := range []string{"d", "d/e", "f"} {
 				up, base := splitPath(dir)
-				if err := w.space.Mkdir(t.Context(), up, base); err != nil {
+				if err := w.space.Mkdir(t.Context(), up, base, SetAttr{}); err != nil {
 					t.Fatal(err)
 				}
 			}

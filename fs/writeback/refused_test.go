@@ -20,7 +20,7 @@ func TestRefusedFileIsToldOfBesideManySyncs(t *testing.T) {
 		w.deny("p/x/a", true)
 		w.slowly(20 * time.Millisecond)
 		for _, d := range []string{"x", "y"} {
-			if err := w.space.Mkdir(t.Context(), "", d); err != nil {
+			if err := w.space.Mkdir(t.Context(), "", d, SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -69,7 +69,7 @@ func TestRefusedFileIsNotSentWhenOthersAreSynced(t *testing.T) {
 			c.Through = func(path string) bool { return strings.HasPrefix(path, "y/") }
 		})
 		for _, d := range []string{"x", "y"} {
-			if err := w.space.Mkdir(t.Context(), "", d); err != nil {
+			if err := w.space.Mkdir(t.Context(), "", d, SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -110,7 +110,7 @@ func TestManyBehindARefusedFileDoNotHoldUpOthers(t *testing.T) {
 		})
 		w.deny("p/d/a", true)
 		for _, d := range []string{"d", "e"} {
-			if err := w.space.Mkdir(t.Context(), "", d); err != nil {
+			if err := w.space.Mkdir(t.Context(), "", d, SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -98,7 +98,7 @@ func TestFullDiskLetsGoOfWhatItHas(t *testing.T) {
 		faults(1)
 		var err error
 		for n := 0; err == nil && n < 2000; n++ {
-			err = w.space.Mkdir(t.Context(), "", fmt.Sprintf("directory-with-a-long-name-%d", n))
+			err = w.space.Mkdir(t.Context(), "", fmt.Sprintf("directory-with-a-long-name-%d", n), SetAttr{})
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("mkdir on a full disk: %v", err)

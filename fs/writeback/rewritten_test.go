@@ -9,7 +9,7 @@ import (
 // latest above it.
 func (w *world) anew(open func() *Handle) *Handle {
 	w.Helper()
-	if err := w.space.Mkdir(w.Context(), "", "d"); err != nil {
+	if err := w.space.Mkdir(w.Context(), "", "d", SetAttr{}); err != nil {
 		w.Fatal(err)
 	}
 	w.write("d", "s.bin", "one")

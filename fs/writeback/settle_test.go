@@ -128,7 +128,7 @@ func TestListingAcrossADeletionShowsNothingDeleted(t *testing.T) {
 		if err := w.space.Unlink(t.Context(), "", "d"); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -155,7 +155,7 @@ func TestDirectoryMadeInPlaceOfARenamedOneStays(t *testing.T) {
 		if _, err := w.space.Rename(t.Context(), "", "d", "", "e", 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		w.drain()

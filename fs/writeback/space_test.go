@@ -21,7 +21,7 @@ func TestClosedFileReachesTheBucket(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.write("", "a", "hello")
-		if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		w.write("d", "b", "there")

@@ -21,7 +21,7 @@ func TestLatestWrittenAgainComesAfterTheShardThatWasReplaced(t *testing.T) {
 							t.Errorf("seed %d: latest says %s, and the shard is %s", seed, content, got)
 						}
 					}
-					if err := w.space.Mkdir(t.Context(), "", "d"); err != nil {
+					if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
 						t.Fatal(err)
 					}
 					w.write("d", "s.bin", "1")
