@@ -72,10 +72,16 @@ func (t *ssdTier) commit() error {
 	t.dirty.Lock()
 	set := t.dirty.set
 	t.dirty.set = make(map[*object]struct{})
+	t.dirty.storing += len(set)
 	t.dirty.Unlock()
 	if len(set) == 0 {
 		return nil
 	}
+	defer func() {
+		t.dirty.Lock()
+		t.dirty.storing -= len(set)
+		t.dirty.Unlock()
+	}()
 	pending := make([]pendingUpdate, 0, len(set))
 	for o := range set {
 		pending = append(pending, o.pendingUpdate())

@@ -46,6 +46,8 @@ type ssdTier struct {
 	dirty struct {
 		sync.Mutex
 		set map[*object]struct{}
+		// storing is how many were taken out to be stored, and are not yet.
+		storing int
 	}
 
 	notes *notes

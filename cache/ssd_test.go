@@ -681,6 +681,25 @@ func TestSyncThatFailsLosesOnlyWhatWasNotSynced(t *testing.T) {
 	disk.set(func() { disk.mu.syncErr = nil })
 }
 
+// What is being brought to the index is lost by a crash at that moment.
+func TestWhatIsBeingIndexedCountsAsUnindexed(t *testing.T) {
+	s := newFakeStore()
+	c, disk := openFaulty(t, s, Config{Dir: t.TempDir()})
+	begun, release := make(chan struct{}, 10), make(chan struct{})
+	disk.set(func() {
+		disk.mu.syncErr = func(string) error { begun <- struct{}{}; <-release; return nil }
+	})
+	obj := s.put("object", 300_000)
+	checkRead(t, s, openObject(t, c, obj), 0, 300_000)
+	<-begun
+	waitUntil(t, "all is written", func() bool { return settled(c) })
+	if n := c.Stats().SSD.Unindexed; n != 1 {
+		t.Errorf("%d objects are unindexed while one is synced", n)
+	}
+	close(release)
+	waitUntil(t, "all is indexed", func() bool { return c.Stats().SSD.Unindexed == 0 })
+}
+
 // What waits to be written when the content is found wrong must not get into the
 // file that is made of what is fetched then.
 func TestContentThatWasThrownAwayIsNotWritten(t *testing.T) {

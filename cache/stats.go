@@ -120,7 +120,7 @@ func (t *ssdTier) stats() *SSDStats {
 	objects, used, limit := t.residents.usage()
 	state, lastError, at := t.health.report()
 	t.dirty.Lock()
-	unindexed := len(t.dirty.set)
+	unindexed := len(t.dirty.set) + t.dirty.storing
 	t.dirty.Unlock()
 	m := t.metrics
 	return &SSDStats{
