@@ -29,6 +29,10 @@ const (
 // history. It also does so on mounts that are never idle: calls wait for it as they
 // do for a flush.
 func (s *Space) compactIfLarge() {
+	size, low := s.journal.size(), s.journal.isLow()
+	if size < s.cfg.limits.journal && !low {
+		return
+	}
 	s.mu.Lock()
 	live := int64(0)
 	for _, f := range s.mu.Files {
@@ -42,13 +46,12 @@ func (s *Space) compactIfLarge() {
 	}
 	live += 200 * int64(len(s.mu.Ops)+len(s.mu.Keys))
 	s.mu.Unlock()
-	size := s.journal.size()
-	if s.journal.isLow() {
+	if low {
 		// What the old one gives back is worth more than the work.
 		if err := s.journal.reserve(s.reserve()); err == nil || size < compactFactor*live/2 || size < lowCompactFrom {
 			return
 		}
-	} else if size < s.cfg.limits.journal || size < compactFactor*live {
+	} else if size < compactFactor*live {
 		return
 	}
 	if err := s.compact(); err != nil {

@@ -79,7 +79,9 @@ func (s *Space) watch(f *File, fresh bool) {
 			w.size = max(st.Size, 0) // nothing of that was written now
 		}
 		s.mu.writing[f.id] = w
-		wake(s.watchNow)
+		if !s.watching.Load() {
+			wake(s.watchNow)
+		}
 	}
 	w.opens++
 	if fresh {
@@ -126,7 +128,7 @@ func (s *Space) holdEarly(ctx context.Context, id fileID) (release func(), err e
 		s.forgetWriting(w)
 	}
 	for w.sending > 0 {
-		changed := s.mu.changed
+		changed := s.nextChange()
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -148,6 +150,7 @@ func (s *Space) watcher(ctx context.Context) {
 	timer := time.NewTimer(watchEvery)
 	defer timer.Stop()
 	ticking := true
+	s.watching.Store(true)
 	s.pacing.begin(time.Now())
 	for {
 		select {
@@ -159,6 +162,8 @@ func (s *Space) watcher(ctx context.Context) {
 			}
 		case <-timer.C:
 			ticking = false
+			// Who opens a file from now on wakes us, or is seen below.
+			s.watching.Store(false)
 			yielding := s.pacing.yielding.Load()
 			grown, some := s.lookAtWriting()
 			again := s.pacing.look(time.Now(), grown, some)
@@ -174,6 +179,7 @@ func (s *Space) watcher(ctx context.Context) {
 		if !ticking {
 			timer.Reset(watchEvery)
 			ticking = true
+			s.watching.Store(true)
 		}
 	}
 }

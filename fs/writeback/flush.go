@@ -33,7 +33,7 @@ func (s *Space) FlushSince(ctx context.Context, path string, begun time.Time) er
 		s.mu.Lock()
 		s.hasten(path, begun)
 		left := s.left(path, begun)
-		changed := s.mu.changed
+		changed := s.nextChange()
 		s.mu.Unlock()
 		if left.ended() {
 			return left.error()
@@ -288,7 +288,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 				failed = l.error()
 			}
 		}
-		changed := s.mu.changed
+		changed := s.nextChange()
 		s.mu.Unlock()
 		if !done && failed == nil {
 			failed = s.journal.failure()

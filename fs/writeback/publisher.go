@@ -97,7 +97,10 @@ func (s *Space) publisher(ctx context.Context) {
 			sleep(ctx, 20*time.Millisecond)
 		}
 		if s.yields() {
-			continue // the watcher, or who is in a hurry, wakes us
+			// The watcher, or who is in a hurry, wakes us; those who close files do as well,
+			// thousands of times a second.
+			sleep(ctx, yieldPoll)
+			continue
 		}
 		began := time.Now()
 		next := s.dispatch(func(op operation, ready bool) {

@@ -68,14 +68,19 @@ func (s *Space) renew(dir, base string) {
 }
 
 // settleLater compares a name with the base tree once everything up to pos is on
-// the disk.
+// the disk. Where something is pending there is nothing to compare, and its end
+// reminds of it.
 func (s *Space) settleLater(dir, base string, pos int64) {
+	id := nameID{dir, base}
 	s.mu.Lock()
-	if before := s.mu.settling[nameID{dir, base}]; before != nil {
+	defer s.mu.Unlock()
+	if _, ok := s.quiet(id); !ok {
+		return
+	}
+	if before := s.mu.settling[id]; before != nil {
 		pos = max(pos, before.pos)
 	}
-	s.mu.settling[nameID{dir, base}] = &settle{pos: pos}
-	s.mu.Unlock()
+	s.mu.settling[id] = &settle{pos: pos}
 	wake(s.settleNow)
 }
 

@@ -464,3 +464,32 @@ func TestPublishedFileThatTheCacheThrowsAwayIsTheObject(t *testing.T) {
 		w.stop()
 	})
 }
+
+// Programs close thousands of small files a second: none of them wakes a loop that has
+// nothing to do for it.
+func TestASmallFileWakesNoLoop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.write("", "first", "content") // its loops are awake, and wait for the disk
+		s := w.space
+		synctest.Wait()
+		if !s.watching.Load() {
+			t.Fatal("the watcher does not look at the file that is written")
+		}
+		w.cancel()
+		<-w.ended
+		for _, c := range []chan struct{}{s.settleNow, s.watchNow} {
+			select {
+			case <-c:
+			default:
+			}
+		}
+		for i := range 10 {
+			w.write("", fmt.Sprint("f", i), "content")
+		}
+		if len(s.settleNow) > 0 || len(s.watchNow) > 0 {
+			t.Errorf("woken: settler %v, watcher %v, by files that wait for their publication", len(s.settleNow) > 0, len(s.watchNow) > 0)
+		}
+		w.stop()
+	})
+}

@@ -152,6 +152,8 @@ type Space struct {
 
 	// publishNow, commitNow, settleNow and watchNow wake the loops.
 	publishNow, commitNow, settleNow, watchNow chan struct{}
+	// watching says that the watcher looks soon, without being woken.
+	watching atomic.Bool
 
 	mu struct {
 		sync.Mutex
@@ -273,7 +275,6 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.asks = make(map[string]ask)
 	s.mu.newest = make(map[fileID]string)
 	s.mu.writing = make(map[fileID]*writing)
-	s.mu.changed = make(chan struct{})
 	if err := newMetrics(reg, s); err != nil {
 		return nil, fmt.Errorf("register metrics of write-back: %w", err)
 	}
@@ -420,8 +421,18 @@ func (s *Space) record(r record) int64 {
 
 // changed lets those look again who wait for something. s.mu is held.
 func (s *Space) changed() {
-	close(s.mu.changed)
-	s.mu.changed = make(chan struct{})
+	if s.mu.changed != nil {
+		close(s.mu.changed)
+		s.mu.changed = nil
+	}
+}
+
+// nextChange returns what is closed by the next change. s.mu is held.
+func (s *Space) nextChange() <-chan struct{} {
+	if s.mu.changed == nil {
+		s.mu.changed = make(chan struct{})
+	}
+	return s.mu.changed
 }
 
 // tell does the same without the lock.
@@ -441,7 +452,11 @@ func (s *Space) path(id fileID) string {
 }
 
 func stagedPath(dir string, id fileID) string {
-	return filepath.Join(dir, stagedDir, fmt.Sprintf("%016x", id))
+	var name [16]byte
+	for i := range name {
+		name[i] = "0123456789abcdef"[id>>(60-4*i)&15]
+	}
+	return dir + "/" + stagedDir + "/" + string(name[:])
 }
 
 // now is the time for records.
