@@ -109,6 +109,28 @@ func anotherBoot(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(id, unix.MNT_DETACH) })
 }
 
+// bootFrom lets the machine start again with what the disk had, and the store answer. The
+// cache directory may have moved to another machine, or lost its index.
+func (w *world) bootFrom(image string, round int) {
+	w.t.Helper()
+	anotherBoot(w.t)
+	after := mountImage(w.t, image)
+	w.cache = after.cache
+	switch round % 3 {
+	case 1:
+		if err := os.Remove(filepath.Join(w.cache, "index.db")); err != nil && !os.IsNotExist(err) {
+			w.t.Fatal(err)
+		}
+	case 2:
+		moved := filepath.Join(after.dir, "moved")
+		if err := os.Rename(w.cache, moved); err != nil {
+			w.t.Fatal(err)
+		}
+		w.cache = moved
+	}
+	w.faults()
+}
+
 // promised is what writers know of what they wrote.
 type promised struct {
 	mu sync.Mutex
@@ -162,6 +184,7 @@ func (p *promised) vouch(d *daemon) {
 type writing struct {
 	NotDurable *int     `json:"not_durable"`
 	Suspects   []string `json:"suspects"`
+	Conflicts  []any    `json:"conflicts"`
 }
 
 // writing returns it, or nothing if the daemon does not answer.
@@ -346,22 +369,7 @@ func TestNothingPromisedIsLostWithThePower(t *testing.T) {
 			}
 			w.ordered("when power was lost")
 
-			anotherBoot(t)
-			after := mountImage(t, image)
-			w.cache = after.cache
-			switch round % 3 {
-			case 1:
-				if err := os.Remove(filepath.Join(w.cache, "index.db")); err != nil && !os.IsNotExist(err) {
-					t.Fatal(err)
-				}
-			case 2:
-				moved := filepath.Join(after.dir, "moved")
-				if err := os.Rename(w.cache, moved); err != nil {
-					t.Fatal(err)
-				}
-				w.cache = moved
-			}
-			w.faults()
+			w.bootFrom(image, round)
 			d = w.mount()
 			if strings.Contains(d.log.String(), "publishing what an earlier mount had left") {
 				pending++
