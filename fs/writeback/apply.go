@@ -395,6 +395,7 @@ func (r *snapOp) apply(st *state) {
 	op := r.Op
 	st.Ops[op.ID] = &op
 	st.queue.add(&op)
+	st.recent.put(&op)
 }
 
 func (r *snapKey) apply(st *state) {
@@ -421,6 +422,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 		}
 		op.After, op.Again = st.NextOrder, at
 		op.Barrier = op.Barrier || k.present() || !known
+		st.recent.put(op)
 		st.renewed = append(st.renewed, op.ID)
 		return
 	}
@@ -445,6 +447,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	st.NextOp++
 	st.Ops[op.ID] = op
 	st.queue.add(op)
+	st.recent.put(op)
 	k.Pending = op.ID
 }
 
@@ -487,6 +490,7 @@ func (st *state) cancel(k *keyState) {
 func (st *state) drop(op *operation) {
 	delete(st.Ops, op.ID)
 	st.queue.remove(op)
+	st.recent.remove(op)
 	st.follow(op, -1)
 	st.unkeep(op)
 	st.dropped = append(st.dropped, op.ID)

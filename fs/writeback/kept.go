@@ -120,15 +120,12 @@ func (st *state) replaced(key string, by fileID) (op *operation, from uint64) {
 		// Should that fail, op is to have its place.
 		from = min(from, x.Order)
 	}
-	for _, waits := range slices.Backward(st.queue.items) {
-		x := waits.op
-		if x == nil || x.Key == key || x.Kind == opMarker || x.Kind == opPut && x.File == by {
-			continue
-		}
-		// Where the disk lost something else goes on.
-		if max(x.Order, x.After) > from && (x.Barrier && !f.suspect() || within(op.Dir, x.Dir)) {
-			return op, from
-		}
+	waits := func(x *operation) bool {
+		return x.Key != key && x.Kind != opMarker && (x.Kind != opPut || x.File != by)
+	}
+	// Where the disk lost something else goes on.
+	if st.recent.beside(op.Dir, from, waits) || !f.suspect() && st.recent.barrier(from, waits) {
+		return op, from
 	}
 	return nil, 0
 }

@@ -22,7 +22,7 @@ type loss struct {
 // committed after l, before l was lost, and is beside it or above. What has l's own
 // name does not wait for itself.
 func (l *loss) precedes(op *operation) bool {
-	return op.After < l.Until && max(op.Order, op.After) > l.Order && within(l.Dir, op.Dir) && (op.Dir != l.Dir || op.Name != l.Name)
+	return op.After < l.Until && op.lasted() > l.Order && within(l.Dir, op.Dir) && (op.Dir != l.Dir || op.Name != l.Name)
 }
 
 // error says why what l precedes is not published.
@@ -126,6 +126,7 @@ func (st *state) lastCommit(f *fileState) uint64 {
 func (st *state) keepCommit(f *fileState, after uint64) {
 	if op := st.pendingPut(f); op != nil && after != 0 {
 		op.After = after
+		st.recent.put(op)
 		st.follow(op, 1)
 	}
 }

@@ -176,7 +176,7 @@ func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) 
 				continue
 			}
 			found = append(found, op)
-			place := max(op.Order, op.After)
+			place := op.lasted()
 			// What is between its place and its last commit was passed already.
 			if place > below[op.Dir] {
 				below[op.Dir] = place

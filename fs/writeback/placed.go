@@ -30,6 +30,7 @@ func (st *state) place(op *operation, order uint64) {
 	st.queue.remove(op)
 	op.Order = order
 	st.queue.add(op)
+	st.recent.put(op)
 	st.follow(op, 1)
 }
 
@@ -37,18 +38,8 @@ func (st *state) place(op *operation, order uint64) {
 // replaces something below its directory was committed since, and nothing beside it,
 // above or elsewhere waits for it.
 func (st *state) yields(op *operation) bool {
-	below := false
-	for _, waits := range slices.Backward(st.queue.items) {
-		x := waits.op
-		switch {
-		case x == nil || x.Key == op.Key || max(x.Order, x.After) <= op.Order:
-		case within(op.Dir, x.Dir) || x.Barrier && !within(x.Dir, op.Dir):
-			return false
-		case x.Barrier:
-			below = true
-		}
-	}
-	return below
+	other := func(x *operation) bool { return x.Key != op.Key }
+	return st.recent.barrierBelow(op.Dir, op.Order) && !st.recent.barrierApart(op.Dir, op.Order) && !st.recent.beside(op.Dir, op.Order, other)
 }
 
 // succession returns the record that gives the place of op, which has begun, to newer

@@ -205,8 +205,9 @@ type state struct {
 	// Kept are publications of files whose names others have taken since, see kept.go.
 	Kept map[uint64]bool
 
-	// queue has the operations in order. It follows from Ops.
-	queue opQueue
+	// queue has the operations in order, recent by directory. They follow from Ops.
+	queue  opQueue
+	recent recent
 	// displaced has every file whose content is the object of another key, and
 	// perhaps others.
 	displaced map[fileID]bool
@@ -241,6 +242,7 @@ func newState() *state {
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
 		Losses: make(map[fileID]*loss), Dirs: make(map[string]dirAttr), preceded: make(map[fileID]int), displaced: make(map[fileID]bool),
 		Kept: make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
+		recent: recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)},
 	}
 }
 
