@@ -538,22 +538,47 @@ func (st *state) conflict(c conflict) {
 
 // displace notes that the content of f may be the object of another key.
 func (st *state) displace(f *fileState) {
-	if f.displacedNow() {
-		st.displaced[f.ID] = true
+	if !f.displacedNow() {
+		return
 	}
+	for _, key := range f.heldKeys() {
+		if st.displaced[key] == nil {
+			st.displaced[key] = make(map[fileID]bool)
+		}
+		st.displaced[key][f.ID] = true
+	}
+	if st.displacing++; st.displacing > maxDisplacing {
+		st.displacing = 0
+		for key := range st.displaced {
+			st.displacedAt(key)
+		}
+	}
+}
+
+// maxDisplacing is how often a file may be displaced before those that are no longer are
+// looked for.
+const maxDisplacing = 100_000
+
+// displacedAt returns the files that may need the object at key: others are forgotten.
+func (st *state) displacedAt(key string) map[fileID]bool {
+	files := st.displaced[key]
+	for id := range files {
+		if f := st.Files[id]; f == nil || !f.displacedNow() {
+			delete(files, id)
+		}
+	}
+	if len(files) == 0 {
+		delete(st.displaced, key)
+	}
+	return files
 }
 
 // depends returns the files whose content, or what they lack of it, is the version that
 // key holds, but whose own key is another, or which have none any more.
 func (st *state) depends(key string) []fileID {
 	var files []fileID
-	for id := range st.displaced {
-		f := st.Files[id]
-		if f == nil || !f.displacedNow() {
-			delete(st.displaced, id)
-			continue
-		}
-		if f.elsewhere(key, st.Keys[key], f.Linked || st.keptOf[id] != 0) {
+	for id := range st.displacedAt(key) {
+		if f := st.Files[id]; f.elsewhere(key, st.Keys[key], f.Linked || st.keptOf[id] != 0) {
 			files = append(files, id)
 		}
 	}

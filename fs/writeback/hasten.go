@@ -36,14 +36,18 @@ func (run *opRun) rests(begun, at time.Time) bool {
 // at path or below it. s.mu is held.
 func (s *Space) sources(path string) map[string]bool {
 	keys := make(map[string]bool)
-	for id := range s.mu.displaced {
-		f := s.mu.Files[id]
-		if f == nil || !f.Linked || s.mu.Keys[f.Object.Key] == nil {
+	for key, files := range s.mu.displaced {
+		k := s.mu.Keys[key]
+		if k == nil {
 			continue
 		}
-		k := s.mu.Keys[f.Object.Key]
-		if op := s.mu.Ops[max(k.Pending, k.Flight)]; op != nil && covers(path, join(op.Dir, op.Name)) {
-			keys[f.Key] = true
+		if op := s.mu.Ops[max(k.Pending, k.Flight)]; op == nil || !covers(path, join(op.Dir, op.Name)) {
+			continue
+		}
+		for id := range files {
+			if f := s.mu.Files[id]; f != nil && f.Linked && f.Object.Key == key {
+				keys[f.Key] = true
+			}
 		}
 	}
 	return keys

@@ -268,6 +268,8 @@ func TestLostReplacedShardIsWaitedFor(t *testing.T) {
 			t.Errorf("kept are %v, suspects %v", w.space.mu.Kept, w.space.Status().Suspects)
 		}
 		w.deny("p/d/s.bin", false)
+		// A request that is under way is refused still.
+		time.Sleep(time.Second)
 		w.drain()
 		w.holds("p/d/s.bin", "two")
 		w.holds("p/latest", "d/s.bin")

@@ -159,6 +159,15 @@ func (f *fileState) displacedNow() bool {
 	return (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key != f.Key
 }
 
+// heldKeys returns the keys of which elsewhere may be true.
+func (f *fileState) heldKeys() []string {
+	keys := []string{f.Object.Key}
+	if f.Partial != nil && f.Partial.Base.Key != f.Object.Key {
+		keys = append(keys, f.Partial.Base.Key)
+	}
+	return keys
+}
+
 // source returns the key of the object that f, or what it lacks, is to be copied from; ""
 // if it has all of its bytes.
 func (f *fileState) source() string {

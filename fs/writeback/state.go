@@ -208,9 +208,10 @@ type state struct {
 	// queue has the operations in order, recent by directory. They follow from Ops.
 	queue  opQueue
 	recent recent
-	// displaced has every file whose content is the object of another key, and
-	// perhaps others.
-	displaced map[fileID]bool
+	// displaced has every file whose content is the object of another key, by that key,
+	// and perhaps others. displacing counts those that were added since these were looked for.
+	displaced  map[string]map[fileID]bool
+	displacing int
 	// preceded is how many operations each of Losses precedes; all that was committed
 	// from lastLoss on is later. mended are those of which one came or went since
 	// somebody looked.
@@ -240,7 +241,7 @@ func newState() *state {
 		NextFile: 1, NextOp: 1, NextOrder: 1,
 		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
-		Losses: make(map[fileID]*loss), Dirs: make(map[string]dirAttr), preceded: make(map[fileID]int), displaced: make(map[fileID]bool),
+		Losses: make(map[fileID]*loss), Dirs: make(map[string]dirAttr), preceded: make(map[fileID]int), displaced: make(map[string]map[fileID]bool),
 		Kept: make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
 		recent: recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)},
 	}

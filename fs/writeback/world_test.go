@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -421,6 +422,37 @@ func (w *world) checkJournal() {
 	}
 	if diff := compareStates(s.mu.state, replayed); diff != "" {
 		w.Fatalf("a replay of the journal differs (-live +replayed):\n%s", diff)
+	}
+	for _, st := range []*state{s.mu.state, replayed} {
+		w.checkDepends(st)
+	}
+}
+
+// checkDepends compares who needs an object with what a look at all files says.
+func (w *world) checkDepends(st *state) {
+	w.Helper()
+	need := make(map[string][]fileID)
+	for id, f := range st.Files {
+		keys := []string{f.Object.Key}
+		if f.Partial != nil {
+			keys = append(keys, f.Partial.Base.Key)
+		}
+		for _, key := range slices.Compact(keys) {
+			if f.displacedNow() && f.elsewhere(key, st.Keys[key], f.Linked || st.keptOf[id] != 0) {
+				need[key] = append(need[key], id)
+			}
+		}
+	}
+	for key, files := range need {
+		slices.Sort(files)
+		if got := st.depends(key); !slices.Equal(got, files) {
+			w.Errorf("files %v need the object at %q, want %v", got, key, files)
+		}
+	}
+	for key := range st.Keys {
+		if got := st.depends(key); len(got) != len(need[key]) {
+			w.Errorf("files %v need the object at %q, want %v", got, key, need[key])
+		}
 	}
 }
 
