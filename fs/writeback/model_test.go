@@ -630,7 +630,7 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 	w.space.mu.Lock()
 	left := len(w.space.mu.Names) + len(w.space.mu.Files) + len(w.space.mu.Keys) + len(w.space.mu.Uploads) + len(w.space.mu.runs)
 	about := fmt.Sprintf("%v %v %v %v", w.space.mu.Names, w.space.mu.Files, w.space.mu.Keys, w.space.mu.Uploads)
-	for n, x := range w.space.mu.settling {
+	for n, x := range w.space.mu.settling.names {
 		about += fmt.Sprintf("\nsettling %v %+v synced %d end %d", n, *x, w.space.journal.synced(), w.space.journal.end())
 	}
 	w.space.mu.Unlock()

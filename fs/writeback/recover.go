@@ -196,7 +196,7 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	}
 	for dir, names := range st.Names {
 		for base := range names {
-			s.mu.settling[nameID{dir, base}] = &settle{}
+			s.mu.settling.add(nameID{dir, base}, 0)
 		}
 	}
 	// What is read was written, but perhaps by a run that did not live to sync it.

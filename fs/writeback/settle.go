@@ -15,6 +15,7 @@ import (
 
 // settle is a name that may be the base tree's again soon.
 type settle struct {
+	id nameID
 	// next is when to look; pos what must be on the disk first.
 	next time.Time
 	pos  int64
@@ -77,10 +78,10 @@ func (s *Space) settleLater(dir, base string, pos int64) {
 	if _, ok := s.quiet(id); !ok {
 		return
 	}
-	if before := s.mu.settling[id]; before != nil {
+	if before := s.mu.settling.names[id]; before != nil {
 		pos = max(pos, before.pos)
 	}
-	s.mu.settling[id] = &settle{pos: pos}
+	s.mu.settling.add(id, pos)
 	wake(s.settleNow)
 }
 
@@ -97,25 +98,19 @@ func (s *Space) settler(ctx context.Context) {
 		case <-s.settleNow:
 		case <-timer.C:
 		}
-		began := time.Now()
-		names, _ := s.toSettle()
-		rest(ctx, began)
-		for _, n := range names {
+		for _, x := range s.toSettle() {
 			if ctx.Err() != nil {
 				return
 			}
-			s.settleName(ctx, n)
+			s.settleName(ctx, x)
 		}
 		s.releaseUnkept()
 		retry := s.abortUseless(ctx)
 		s.notify()
 		// Only now is it known which of them have to be looked at again.
-		names, next := s.toSettle()
+		next := s.settlesNext()
 		if !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
 			next = retry
-		}
-		if len(names) > 0 {
-			next = time.Now()
 		}
 		timer.Stop()
 		if !next.IsZero() {
@@ -124,24 +119,21 @@ func (s *Space) settler(ctx context.Context) {
 	}
 }
 
-// toSettle returns the names that are due, and when the next one is.
-func (s *Space) toSettle() (names []nameID, next time.Time) {
+// toSettle returns the names that are due.
+func (s *Space) toSettle() []*settle {
 	synced := s.journal.synced()
-	at := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n, x := range s.mu.settling {
-		switch {
-		case x.pos > synced:
-		case x.next.After(at):
-			if next.IsZero() || x.next.Before(next) {
-				next = x.next
-			}
-		default:
-			names = append(names, n)
-		}
-	}
-	return names, next
+	return s.mu.settling.due(synced, time.Now())
+}
+
+// settlesNext returns when the next name is due; the zero time if none is.
+func (s *Space) settlesNext() time.Time {
+	synced := s.journal.synced()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, when := s.mu.settling.first(synced, time.Now())
+	return when
 }
 
 // notify tells whoever wants to know of names that changed without a call.
@@ -184,9 +176,13 @@ func (s *Space) idle(key string) bool {
 // settleName does what is possible for one name, and forgets that it is to be
 // settled if something else will remind of it: the end of an operation, or a
 // release.
-func (s *Space) settleName(ctx context.Context, id nameID) {
+func (s *Space) settleName(ctx context.Context, reminder *settle) {
+	id := reminder.id
 	s.mu.Lock()
-	reminder := s.mu.settling[id]
+	if s.mu.settling.over(reminder) {
+		s.mu.Unlock()
+		return
+	}
 	n, ok := s.quiet(id)
 	var f *File
 	var st fileState
@@ -196,8 +192,6 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 	s.mu.Unlock()
 	again := time.Duration(0)
 	switch {
-	case reminder == nil:
-		return
 	case !ok:
 	case s.putOff(reminder):
 		again = settlePoll
@@ -213,14 +207,11 @@ func (s *Space) settleName(ctx context.Context, id nameID) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.settling[id] != reminder {
-		return
-	}
 	if again == 0 {
-		delete(s.mu.settling, id)
+		s.mu.settling.end(reminder)
 		return
 	}
-	reminder.next = time.Now().Add(again)
+	s.mu.settling.rest(reminder, time.Now().Add(again))
 }
 
 // adoptRetry is how long after it gave way an adoption is tried again.

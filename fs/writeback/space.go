@@ -166,7 +166,7 @@ type Space struct {
 		// made are directories that were made a moment ago.
 		made madeDirs
 		// settling are names to compare with the base tree.
-		settling map[nameID]*settle
+		settling settling
 		// forgets counts forgotten names, changed is closed and replaced at every change.
 		forgets uint64
 		changed chan struct{}
@@ -270,7 +270,6 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.unfinished = make(map[uint64]bool)
 	s.mu.held = make(map[string]int)
 	s.mu.made = make(madeDirs)
-	s.mu.settling = make(map[nameID]*settle)
 	s.mu.using = make(map[string]int)
 	s.mu.asks = make(map[string]ask)
 	s.mu.newest = make(map[fileID]string)
@@ -407,7 +406,7 @@ func (s *Space) record(r record) int64 {
 		wake(s.settleNow)
 	}
 	for _, n := range s.mu.named {
-		s.mu.settling[n] = &settle{pos: pos}
+		s.mu.settling.add(n, pos)
 	}
 	s.mu.named = s.mu.named[:0]
 	for _, dir := range s.mu.left {
