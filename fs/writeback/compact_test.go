@@ -128,3 +128,12 @@ func TestCompactionCarriesLittle(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestSmallJournalIsNotComparedWithAllFiles: of one that is too small for a compaction nobody asks what
+// the files would take, after each group of commits.
+func TestSmallJournalIsNotComparedWithAllFiles(t *testing.T) {
+	s := &Space{journal: new(journal), cfg: Config{limits: &usualLimits}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compactIfLarge() // which would wait for the lock for ever
+}

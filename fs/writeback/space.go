@@ -129,6 +129,8 @@ type Space struct {
 	parts, memory weights
 	// pacing says what programs leave of the machine.
 	pacing pacing
+	// compactNext is when the committer looks again whether the journal is large.
+	compactNext time.Time
 
 	// inline has buffers, as pointers to slices, for content that travels inside records.
 	inline sync.Pool
