@@ -229,7 +229,7 @@ func printWriting(w *writeback.Status, now time.Time, line func(name, format str
 		limit = humanSize(w.StagedLimit)
 	}
 	line("  staged", "%s of %s; the loss of power would take %d closed files", humanSize(w.StagedBytes), limit, w.NotDurable)
-	line("  uploaded", "%d files, %s; %d requests failed and were tried again", w.UploadedFiles, humanSize(w.UploadedBytes), w.Failures)
+	line("  uploaded", "%d files, %s were sent; %d requests failed and were tried again", w.UploadedFiles, humanSize(w.UploadedBytes), w.Failures)
 	for _, e := range w.Failing {
 		line("  FAILING", "%s: %s", e.Path, e.Error)
 	}

@@ -197,7 +197,7 @@ func (s *Space) publishMarker(ctx context.Context, op operation) error {
 	if err := s.putMarker(ctx, op.Key, d.Attr, given, there); err != nil {
 		return err
 	}
-	return s.done(op, oss.Object{Key: op.Key, ETag: anyVersion}, 0, 0)
+	return s.done(op, oss.Object{Key: op.Key, ETag: anyVersion}, 0)
 }
 
 // putMarker makes the marker at key, where there is what there says.

@@ -375,6 +375,7 @@ func (s *Space) startEarly(ctx context.Context, sending *sync.WaitGroup, id file
 		defer s.mu.Unlock()
 		if err == nil {
 			s.mu.stats.early += p.size
+			s.mu.stats.sent += p.size
 			return
 		}
 		if w.upload == u {

@@ -75,6 +75,9 @@ func TestOfAnEditedObjectWhatWasChangedIsSent(t *testing.T) {
 				if _, sent := w.inUploads(); sent != c.sent {
 					t.Errorf("%d bytes were sent; want %d", sent, c.sent)
 				}
+				if told := w.space.Status().UploadedBytes; told != c.sent {
+					t.Errorf("status: %d bytes were sent, want %d", told, c.sent)
+				}
 				w.stop()
 			})
 		})

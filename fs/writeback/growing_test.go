@@ -193,6 +193,8 @@ func TestAppendingSendsOnlyWhatIsNew(t *testing.T) {
 			}
 			if _, after := w.inUploads(); after-before != int64(len(text)) {
 				t.Errorf("%d bytes were sent for %d that were appended", after-before, len(text))
+			} else if told := w.space.Status().UploadedBytes; told != after {
+				t.Errorf("status: %d bytes were sent, want %d", told, after)
 			}
 		}
 		w.stop()

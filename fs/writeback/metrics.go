@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer, s *Space) error {
 			func() float64 { return float64(s.cfg.StagingSize) }),
 		counter("pailfs_writeback_uploaded_files_total", "Files whose content was uploaded or copied.",
 			func(c *counters) int64 { return c.published[opPut] }),
-		counter("pailfs_writeback_uploaded_bytes_total", "Bytes of those files.", func(c *counters) int64 { return c.bytes }),
+		counter("pailfs_writeback_uploaded_bytes_total", "Bytes that were sent for that: none for what is copied in the bucket.", func(c *counters) int64 { return c.sent }),
 		counter("pailfs_writeback_early_bytes_total", "Bytes of parts that were sent while their files were still being written.",
 			func(c *counters) int64 { return c.early }),
 		counter("pailfs_writeback_deleted_objects_total", "Objects that were deleted because their names were.",

@@ -143,6 +143,9 @@ func (s *Space) bringPart(ctx context.Context, op operation, snap *snapshot, u o
 		return oss.Part{}, err
 	}
 	part, err := s.bucket.UploadPart(ctx, u, number, pacedPart{section, s})
+	if err == nil {
+		s.sent(section.Size())
+	}
 	return part, s.vanished(u, err)
 }
 

@@ -147,6 +147,9 @@ func TestOfALargeObjectOnlyWhatIsNeededIsFetchedAndSent(t *testing.T) {
 				if sent, fetched := w.sentNow(), w.cache.fetched.Load()-read; sent != c.sent || fetched != 0 {
 					t.Errorf("to publish it %d bytes were sent and %d fetched, want %d and none", sent, fetched, c.sent)
 				}
+				if told := w.space.Status().UploadedBytes; told != c.sent {
+					t.Errorf("status: %d bytes were sent, want %d", told, c.sent)
+				}
 				time.Sleep(time.Minute)
 				w.leftNothing()
 				w.stop()

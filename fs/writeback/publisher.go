@@ -369,7 +369,7 @@ func (s *Space) begin(op operation, gen generation, i intent, still func() error
 }
 
 // done records the success of op.
-func (s *Space) done(op operation, obj oss.Object, crc uint64, bytes int64) error {
+func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
 	dir, base := op.at()
 	// Before the record, with which the key may cease to be hidden: nobody may see
 	// then what the base tree remembers of it.
@@ -380,7 +380,6 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64, bytes int64) erro
 		s.mu.forgets++
 	}
 	s.mu.stats.published[op.Kind]++
-	s.mu.stats.bytes += bytes
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 {
 		f.failure, f.told = nil, false
 		if st := s.mu.Files[op.File]; st != nil && st.PubGen == st.Gen {
@@ -390,6 +389,13 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64, bytes int64) erro
 	s.mu.Unlock()
 	s.settleLater(dir, base, pos)
 	return s.journal.write(pos)
+}
+
+// sent counts bytes that the object store took.
+func (s *Space) sent(n int64) {
+	s.mu.Lock()
+	s.mu.stats.sent += n
+	s.mu.Unlock()
 }
 
 // check compares the key of op with what is believed of it. It returns what the key

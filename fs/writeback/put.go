@@ -267,6 +267,7 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 		o.RoughTime = true
 		info, err := s.bucket.Put(ctx, op.Key, bytes.NewReader(content), o)
 		if err == nil {
+			s.sent(int64(len(content)))
 			s.noted(info.Object, o.Meta)
 		}
 		return info, err
@@ -335,7 +336,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	if i.matches(there) && maps.Equal(there.Meta, o.Meta) {
 		// An earlier attempt, perhaps before a crash, has come so far.
 		s.noted(there.Object, o.Meta)
-		return s.done(op, there.Object, i.CRC, 0)
+		return s.done(op, there.Object, i.CRC)
 	}
 	info, err := send(o)
 	if errors.Is(err, oss.ErrExists) {
@@ -344,7 +345,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	if err != nil {
 		return err
 	}
-	return s.done(op, info.Object, i.CRC, i.Size)
+	return s.done(op, info.Object, i.CRC)
 }
 
 // noted tells what metadata an object has that was made here in one request. That of
@@ -365,7 +366,7 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 		return fmt.Errorf("look what is at %q: %w", op.Key, err)
 	}
 	if i.matches(info) {
-		return s.done(op, info.Object, i.CRC, i.Size)
+		return s.done(op, info.Object, i.CRC)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -597,7 +598,7 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 			if err := s.begin(op, 0, i, nil); err != nil {
 				return err
 			}
-			return s.done(op, absent(op.Key), 0, 0)
+			return s.done(op, absent(op.Key), 0)
 		}
 	}
 	if err := s.begin(op, 0, i, func() error {
@@ -611,5 +612,5 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 	if err := s.bucket.Delete(ctx, op.Key); err != nil {
 		return err
 	}
-	return s.done(op, absent(op.Key), 0, 0)
+	return s.done(op, absent(op.Key), 0)
 }

@@ -9,7 +9,8 @@ import (
 // counters are what happened since the start.
 type counters struct {
 	published [opMarker + 1]int64
-	bytes     int64
+	// sent are bytes that the object store took, early those of parts of files that were being written.
+	sent      int64
 	early     int64
 	failures  int64
 	conflicts int64
@@ -27,7 +28,9 @@ type Status struct {
 	NotDurable int `json:"not_durable"`
 	// Oldest is since when the oldest of them waits.
 	Oldest time.Time `json:"oldest,omitzero"`
-	// Uploaded counts files and bytes since the start.
+	// UploadedFiles counts the files that were published since the start, UploadedBytes what
+	// was sent for that: bytes that are copied in the bucket are not, those of a part that
+	// had to be sent again are, and of what is under way those that have arrived.
 	UploadedFiles int64 `json:"uploaded_files"`
 	UploadedBytes int64 `json:"uploaded_bytes"`
 	// StagedBytes is what staged files occupy, StagedLimit what they may; 0 is no
@@ -76,7 +79,7 @@ func (s *Space) Status() Status {
 	defer s.mu.Unlock()
 	st := Status{
 		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0, NotDurable: len(s.mu.undurable),
-		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.bytes, Failures: s.mu.stats.failures,
+		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.sent, Failures: s.mu.stats.failures,
 	}
 	synced := s.journal.synced()
 	for id, op := range s.mu.Ops {
