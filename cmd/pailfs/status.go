@@ -229,7 +229,10 @@ func printWriting(w *writeback.Status, now time.Time, line func(name, format str
 		limit = humanSize(w.StagedLimit)
 	}
 	line("  staged", "%s of %s; the loss of power would take %d closed files", humanSize(w.StagedBytes), limit, w.NotDurable)
-	line("  uploaded", "%d files, %s were sent; %d requests failed and were tried again", w.UploadedFiles, humanSize(w.UploadedBytes), w.Failures)
+	line("  uploaded", "%d files, %s were sent; %d attempts failed since the start, %d changes wait to be tried again", w.UploadedFiles, humanSize(w.UploadedBytes), w.Failures, w.RetryingCount)
+	for _, e := range w.Retrying[:min(3, len(w.Retrying))] {
+		line("  retrying", "%s: %s", e.Path, e.Error)
+	}
 	for _, e := range w.Failing {
 		line("  FAILING", "%s: %s", e.Path, e.Error)
 	}

@@ -266,7 +266,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 	for first := true; ; first = false {
 		s.mu.Lock()
 		st := s.mu.Files[f.id]
-		trouble := s.mu.stats.failures > 0 || s.mu.spoiled || len(s.mu.Losses) > 0
+		trouble := len(s.mu.failed) > 0 || s.mu.spoiled || len(s.mu.Losses) > 0
 		done := st == nil || !st.Linked || !st.Staged || st.PubGen == st.Gen
 		var failed error
 		if !done && (first || trouble) {

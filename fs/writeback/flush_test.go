@@ -96,3 +96,32 @@ func TestSyncThroughDoesNotEndWithAFailureFromBefore(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestStatusTellsWhatFailsNow: an outage is told of while it lasts, and counted when it is over.
+func TestStatusTellsWhatFailsNow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		outage := func(on bool) {
+			w.store.Lock()
+			w.store.deaf = on
+			w.store.Unlock()
+		}
+		w.store.put("p/a", "old")
+		w.write("", "a", "content")
+		outage(true)
+		time.Sleep(time.Minute)
+		st := w.space.Status()
+		if st.Failures == 0 || st.RetryingCount != 1 || len(st.Retrying) != 1 || st.FailingCount != 0 {
+			t.Fatalf("status in the outage: %+v", st)
+		}
+		if e := st.Retrying[0]; e.Path != "a" || e.Error == "" || e.State != "retrying" {
+			t.Errorf("what is tried again: %+v", e)
+		}
+		outage(false)
+		w.drain()
+		if after := w.space.Status(); after.Failures < st.Failures || after.RetryingCount != 0 || after.Retrying != nil {
+			t.Errorf("status after the outage: %+v", after)
+		}
+		w.stop()
+	})
+}

@@ -28,6 +28,8 @@ func newMetrics(reg prometheus.Registerer, s *Space) error {
 			func() float64 { return float64(s.Status().Pending) }),
 		gauge("pailfs_writeback_failing_operations", "Those of them that cannot succeed as things are.",
 			func() float64 { return float64(s.Status().FailingCount) }),
+		gauge("pailfs_writeback_retrying_operations", "Those of them whose last attempt failed, and which are tried again soon.",
+			func() float64 { return float64(s.Status().RetryingCount) }),
 		gauge("pailfs_writeback_oldest_seconds", "Age of the oldest of them.", s.oldestAge),
 		gauge("pailfs_writeback_staged_bytes", "Bytes that staged files occupy.", func() float64 {
 			used, _, _ := s.Usage()

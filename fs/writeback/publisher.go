@@ -326,6 +326,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 	}
 	run.next, run.err, run.failedFrom = at.Add(wait), err, run.began
 	s.mu.stats.failures++
+	s.mu.failed[op.ID] = true
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 && run.failing {
 		if f.failure == nil || f.failure.Error() != err.Error() {
 			f.failure, f.told = err, false

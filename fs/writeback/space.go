@@ -191,6 +191,8 @@ type Space struct {
 		closed   bool
 		// doomed are staged files of which nothing is left but the bytes.
 		doomed []doomed
+		// failed are the operations of which an attempt failed; see opRun.
+		failed map[uint64]bool
 		// unfinished are the operations that hold back nothing; see opRun.
 		unfinished map[uint64]bool
 		// spoiled says that the disk lost something of a file, in this run or before.
@@ -269,6 +271,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.files = make(map[fileID]*File)
 	s.mu.runs = make(map[uint64]*opRun)
 	s.mu.undurable = make(map[fileID]bool)
+	s.mu.failed = make(map[uint64]bool)
 	s.mu.unfinished = make(map[uint64]bool)
 	s.mu.held = make(map[string]int)
 	s.mu.made = make(madeDirs)
@@ -391,6 +394,7 @@ func (s *Space) record(r record) int64 {
 	}
 	s.mu.renewed = s.mu.renewed[:0]
 	for _, id := range s.mu.dropped {
+		delete(s.mu.failed, id)
 		run := s.mu.runs[id]
 		if run == nil {
 			continue

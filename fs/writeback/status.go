@@ -37,7 +37,13 @@ type Status struct {
 	// limit.
 	StagedBytes int64 `json:"staged_bytes"`
 	StagedLimit int64 `json:"staged_limit"`
-	Failures    int64 `json:"failures"`
+	// Failures counts the attempts that failed since the start: it never falls. What fails
+	// now is in Retrying and Failing.
+	Failures int64 `json:"failures"`
+	// Retrying are publications whose last attempt failed, and which are tried again soon, at
+	// most 20 of them.
+	RetryingCount int            `json:"retrying_count"`
+	Retrying      []PendingEntry `json:"retrying,omitempty"`
 	// Failing are publications that cannot succeed as things are, at most 20 of them.
 	FailingCount int            `json:"failing_count"`
 	Failing      []PendingEntry `json:"failing,omitempty"`
@@ -72,6 +78,9 @@ type PendingEntry struct {
 	Error string    `json:"error,omitempty"`
 }
 
+// maxEntries is how many examples Status has of each kind.
+const maxEntries = 20
+
 // Status returns the state now.
 func (s *Space) Status() Status {
 	used, limit, _ := s.Usage() // what could not be measured is told as 0
@@ -82,6 +91,11 @@ func (s *Space) Status() Status {
 		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.sent, Failures: s.mu.stats.failures,
 	}
 	synced := s.journal.synced()
+	some := func(count *int, entries *[]PendingEntry, op *operation) {
+		if *count++; len(*entries) < maxEntries {
+			*entries = append(*entries, s.pendingEntry(op))
+		}
+	}
 	for id, op := range s.mu.Ops {
 		if op.Kind == opPut && s.mu.runs[id].pos > synced && !s.mu.undurable[op.File] {
 			st.NotDurable++ // its bytes may be, but not what is to become of them
@@ -95,17 +109,14 @@ func (s *Space) Status() Status {
 				st.DirtyBytes += f.own()
 			}
 		}
-		if s.mu.runs[id].failing || s.lostBefore(op) != nil {
-			st.FailingCount++
-			if len(st.Failing) < 20 {
-				st.Failing = append(st.Failing, s.pendingEntry(op))
-			}
+		switch {
+		case s.mu.runs[id].failing || s.lostBefore(op) != nil:
+			some(&st.FailingCount, &st.Failing, op)
+		case s.mu.failed[id]:
+			some(&st.RetryingCount, &st.Retrying, op)
 		}
 		if s.outpaces(op) {
-			st.RestlessCount++
-			if len(st.Restless) < 20 {
-				st.Restless = append(st.Restless, s.pendingEntry(op))
-			}
+			some(&st.RestlessCount, &st.Restless, op)
 		}
 	}
 	for _, f := range s.mu.Files {
