@@ -42,6 +42,7 @@ func (c *Cache) Adopt(ctx context.Context, obj oss.Object, crc64 uint64, path st
 }
 
 func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path string) (bool, error) {
+	t.residents.undrop(o.id)
 	if t.residents.state(o.id) != absent {
 		return false, nil
 	}

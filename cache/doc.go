@@ -3,7 +3,8 @@
 //
 // A reader opens an [oss.Object] and reads from the [Handle]. The cache alone
 // decides what is fetched with it, how wide, how far ahead, and what stays. Others
-// state facts: an open handle pins, Fetch declares interest, Release disinterest.
+// state facts: an open handle pins, Fetch declares interest, Release disinterest,
+// Drop that a version is no more.
 //
 // Objects are divided into blocks of 64 KiB, for which presence and checksums are
 // kept, and segments of 8 MiB, beyond which no request reaches (geometry.go). One

@@ -76,6 +76,7 @@ func (t *ssdTier) runEvictor(ctx context.Context) {
 			request.freed <- freed
 			y = t.yield(force)
 		}
+		t.evictDropped()
 		if t.look(y) {
 			again = time.After(wait)
 			wait = min(2*wait, evictAgainMost)

@@ -71,15 +71,11 @@ func Cost(obj oss.Object) int64 {
 func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
 	id := identify(c.bucket, obj)
 	if c.ssd != nil {
-		e, held := c.ssd.residents.takeIdle(id)
-		if held {
-			return 0, fmt.Errorf("evict %q: %w", obj.Key, ErrHeld)
+		e, err := c.ssd.takeOut(id)
+		if err != nil {
+			return 0, fmt.Errorf("evict %q: %w", obj.Key, err)
 		}
 		if e != nil {
-			if !c.ssd.detach(id) {
-				c.ssd.residents.putBack(e)
-				return 0, fmt.Errorf("evict %q: %w", obj.Key, ErrInUse)
-			}
 			freed = e.size
 			c.ssd.removeFiles([]*resident{e})
 		}
@@ -89,6 +85,20 @@ func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
 		o.release()
 	}
 	return freed, nil
+}
+
+// takeOut takes an object out of use, whose file is to be removed: nil if there is none. It
+// fails with [ErrHeld] or [ErrInUse].
+func (t *ssdTier) takeOut(id identity) (*resident, error) {
+	e, held := t.residents.takeIdle(id)
+	switch {
+	case held:
+		return nil, ErrHeld
+	case e == nil || t.detach(id):
+		return e, nil
+	}
+	t.residents.putBack(e)
+	return nil, ErrInUse
 }
 
 // hold counts a hold.

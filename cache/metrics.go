@@ -27,6 +27,7 @@ type metrics struct {
 	flights atomic.Int64
 
 	evicted, evictedBytes    atomic.Int64
+	outdated                 atomic.Int64
 	dropped, droppedBytes    atomic.Int64
 	writtenBytes             atomic.Int64
 	directBytes              atomic.Int64
@@ -73,6 +74,7 @@ func (m *metrics) register(reg prometheus.Registerer, c *Cache) error {
 	}
 	counter("evicted_objects_total", "Objects evicted from SSD.", nil, &m.evicted, 1)
 	counter("evicted_bytes_total", "Bytes evicted from SSD.", nil, &m.evictedBytes, 1)
+	counter("outdated_objects_total", "Objects removed from SSD because the bucket no longer has them.", nil, &m.outdated, 1)
 	counter("dropped_writes_total", "Extents that were not written to SSD because it was full, slow or failing.", nil, &m.dropped, 1)
 	counter("dropped_write_bytes_total", "Bytes that were not written to SSD because it was full, slow or failing.", nil, &m.droppedBytes, 1)
 	counter("written_bytes_total", "Bytes written to SSD.", nil, &m.writtenBytes, 1)

@@ -61,6 +61,8 @@ type residents struct {
 		size, limit                  int64
 		// held counts the holds of objects, whether they are present or not.
 		held map[identity]int
+		// dropped are to go as soon as nobody uses them.
+		dropped map[identity]bool
 		// round numbers the runs of eviction.
 		round uint64
 		// broken counts the objects that went although they were held.
@@ -94,6 +96,7 @@ func newResidents(full func()) *residents {
 	r.mu.table = make(map[identity]*resident)
 	r.mu.uses = make(map[identity]*resident)
 	r.mu.held = make(map[identity]int)
+	r.mu.dropped = make(map[identity]bool)
 	r.mu.sketch = newSketch()
 	for _, l := range r.lists() {
 		l.head.next, l.head.prev = &l.head, &l.head
@@ -160,6 +163,7 @@ func (r *residents) opened(id identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.sketch.add(id, max(useAge*len(r.mu.table), minUseAge))
+	delete(r.mu.dropped, id)
 	e := r.mu.table[id]
 	if e == nil {
 		return
@@ -253,7 +257,10 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 		}
 		r.mu.sketch.grow(len(r.mu.table))
 	}
-	e.wanted = e.wanted || wanted
+	if wanted {
+		e.wanted = true
+		delete(r.mu.dropped, id)
+	}
 	r.placeLocked(e, e.list)
 	r.resizeLocked(e, need)
 	return reserved, created

@@ -198,6 +198,9 @@ func (withoutCache) Adopt(context.Context, oss.Object, uint64, string) (bool, er
 // MakeRoom implements [writeback.Cache].
 func (withoutCache) MakeRoom(int64) int64 { return 0 }
 
+// Drop implements [writeback.Cache].
+func (withoutCache) Drop(oss.Object) {}
+
 // Whole implements [writeback.Cache].
 func (withoutCache) Whole(oss.Object) bool { return false }
 

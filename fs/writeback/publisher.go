@@ -376,6 +376,10 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
 	// then what the base tree remembers of it.
 	s.renew(dir, base)
 	s.mu.Lock()
+	before := oss.Object{}
+	if k := s.mu.Keys[op.Key]; k != nil {
+		before = k.Remote
+	}
 	pos := s.record(&doneRecord{Op: op.ID, Object: obj, CRC: crc})
 	if s.mu.Keys[op.Key] == nil {
 		s.mu.forgets++
@@ -388,6 +392,9 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
 		}
 	}
 	s.mu.Unlock()
+	if op.Kind != opMarker && before.ETag != "" && !sameBytes(before, obj) {
+		s.cache.Drop(before)
+	}
 	s.settleLater(dir, base, pos)
 	return s.journal.write(pos)
 }

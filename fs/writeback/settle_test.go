@@ -493,3 +493,48 @@ func TestASmallFileWakesNoLoop(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestCacheDropsWhatWasReplaced: of a checkpoint that is saved again and again the cache keeps the version
+// that there is, and nothing when it is removed. Other bytes under another version go, not those that are
+// there still.
+func TestCacheDropsWhatWasReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.cache.forgetful = 0
+		kept := func() (n int) {
+			w.cache.mu.Lock()
+			defer w.cache.mu.Unlock()
+			return len(w.cache.content)
+		}
+		for _, content := range []string{"one", "two", "three", "three"} {
+			w.write("", "ckpt", content)
+			w.drain()
+			time.Sleep(time.Minute)
+			if n := kept(); n != 1 {
+				t.Errorf("after %q was published the cache has %d versions, want one", content, n)
+			}
+			if got, err := w.read("", "ckpt"); got != content || err != nil {
+				t.Errorf("reading %q, %v, want %q", got, err, content)
+			}
+		}
+		w.write("", "ckpt.tmp", "four")
+		w.drain()
+		time.Sleep(time.Minute)
+		if _, err := w.space.Rename(t.Context(), "", "ckpt.tmp", "", "ckpt", 0); err != nil {
+			t.Fatal(err)
+		}
+		w.drain()
+		time.Sleep(time.Minute)
+		if got, err := w.read("", "ckpt"); got != "four" || err != nil {
+			t.Errorf("reading %q, %v after the renaming", got, err)
+		}
+		if err := w.space.Unlink(t.Context(), "", "ckpt"); err != nil {
+			t.Fatal(err)
+		}
+		w.drain()
+		if n := kept(); n != 0 {
+			t.Errorf("the cache has %d versions of what was removed", n)
+		}
+		w.stop()
+	})
+}

@@ -95,6 +95,9 @@ type Cache interface {
 	// want it, it returns false and leaves the file alone, as at the end of ctx, which is
 	// its error then.
 	Adopt(ctx context.Context, obj oss.Object, crc64 uint64, path string) (bool, error)
+	// Drop says that the bucket no longer has obj: what the cache has of it goes when nobody
+	// has it open.
+	Drop(obj oss.Object)
 	// MakeRoom frees disk space, as many bytes as it can up to bytes.
 	MakeRoom(bytes int64) int64
 	// Whole says that Take of obj needs no request.

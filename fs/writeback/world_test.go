@@ -8,6 +8,7 @@ import (
 	"hash/crc64"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -119,6 +120,12 @@ func (c *fakeCache) ReadAt(ctx context.Context, obj oss.Object, p []byte, off in
 func (c *fakeCache) Pin(oss.Object) (done func()) {
 	c.pins.Add(1)
 	return func() { c.pins.Add(-1) }
+}
+
+func (c *fakeCache) Drop(obj oss.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.content, func(has oss.Object, _ []byte) bool { return sameBytes(has, obj) })
 }
 
 func (c *fakeCache) MakeRoom(bytes int64) int64 {

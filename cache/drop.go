@@ -1,0 +1,90 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// Drop says that the bucket no longer has obj, and that nobody will open it: what there is
+// of it goes. Whoever has it open reads on; it goes when the last of them has closed it, and
+// what is held when it is not. That takes some seconds: many go together. Drop waits for nothing.
+//
+// If obj is opened again, it stays as others do, and leaves when its turn comes.
+func (c *Cache) Drop(obj oss.Object) {
+	id := identify(c.bucket, obj)
+	if c.ssd != nil {
+		c.ssd.residents.release(id)
+		c.ssd.residents.drop(id)
+	}
+	if o := c.objects.find(id); o != nil {
+		c.dropKept(o)
+		o.release()
+	}
+}
+
+// drop wants an object gone.
+func (r *residents) drop(id identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.dropped[id] = true
+}
+
+// droppedNow returns what is wanted gone.
+func (r *residents) droppedNow() []identity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.mu.dropped))
+}
+
+// undrop ends that.
+func (r *residents) undrop(ids ...identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		delete(r.mu.dropped, id)
+	}
+}
+
+// evictDropped removes what is wanted gone, and neither held nor in use. It is the evictor's.
+func (t *ssdTier) evictDropped() {
+	var leaving []*resident
+	var over []identity
+	flush := func() {
+		if len(leaving) > 0 {
+			t.removeFiles(leaving)
+			t.metrics.outdated.Add(int64(len(leaving)))
+		}
+		t.residents.undrop(over...)
+		leaving, over = nil, nil
+	}
+	for _, id := range t.residents.droppedNow() {
+		e, err := t.takeOut(id)
+		switch {
+		case err != nil:
+			continue // it is looked at again
+		case e != nil:
+			leaving = append(leaving, e)
+		case t.inUse(id):
+			continue // who reads it may bring more of it
+		}
+		if over = append(over, id); len(leaving) == evictBatch {
+			flush()
+		}
+	}
+	flush()
+}
+
+// inUse reports whether something of an object may come to SSD still.
+func (t *ssdTier) inUse(id identity) bool {
+	o := t.objects.find(id)
+	if o == nil {
+		return false
+	}
+	defer o.release()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d := &o.mu.disk
+	return o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 || d.blocked
+}
