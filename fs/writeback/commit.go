@@ -33,7 +33,7 @@ func (f *File) commit(durable bool) error {
 		return err
 	}
 	if changed {
-		if err := s.recordCommit(f, r); err != nil {
+		if err := s.recordCommit(f, r, durable); err != nil {
 			return err
 		}
 	}
@@ -52,20 +52,28 @@ func (f *File) commit(durable bool) error {
 	return s.journal.sync(s.journal.end())
 }
 
-// recordCommit writes down what compare has found. f.committing is held.
-func (s *Space) recordCommit(f *File, r *closedRecord) error {
+// recordCommit writes down what compare has found. durable says that it is brought to the
+// disk at once. f.committing is held.
+func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 	var commit record = r
 	st := f.state()
-	early := r.Keep && !r.HasInline && st.Gen > 0 && st.Durable >= st.Gen && !f.Partial()
+	early := !r.HasInline && st.Gen > 0 && st.Durable >= st.Gen &&
+		(r.Keep && !f.Partial() || durable && f.named && !st.suspect())
 	var failed error
+	var before presenceMark
 	if early {
 		// What was durable must not become doubtful by a change that nobody has seen and
-		// that is perhaps none: the journal speaks of it when the disk has it.
+		// that is perhaps none, or that is being brought to the disk when the power goes: the
+		// journal, which is synced for others too, speaks of it when the disk has it.
 		file, err := openStagedFile(s.path(f.id), os.O_RDONLY)
 		if err != nil {
 			f.unsure.Store(true)
+			if !r.Keep {
+				f.touched.Store(true)
+			}
 			return fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
 		}
+		before = f.present.Load().mark()
 		failed = s.disk.sync(file)
 		file.Close() //nolint:errcheck // it was only read
 	}
@@ -76,6 +84,8 @@ func (s *Space) recordCommit(f *File, r *closedRecord) error {
 		s.mu.Unlock()
 		return nil
 	}
+	// The disk may not have a chunk that was fetched or written since.
+	synced = synced && f.present.Load().mark() == before
 	group := []record{r}
 	if p := f.partialNow(now); p != nil {
 		group = []record{p, r}

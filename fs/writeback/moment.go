@@ -91,7 +91,7 @@ func (s *Space) commitGrown(f *File, file *os.File, size int64) error {
 	if r.Size = size; r.HasInline {
 		r.Inline = r.Inline[:size]
 	}
-	if err := s.recordCommit(f, r); err != nil {
+	if err := s.recordCommit(f, r, true); err != nil {
 		return err
 	}
 	if err := s.makeDurable(f, file); err != nil {

@@ -155,6 +155,86 @@ func TestFileWhoseSyncFailedIsSuspectUntilItIsWrittenAnew(t *testing.T) {
 	}
 }
 
+// Power is lost during an fsync, and another one has brought the journal to the disk: what
+// the fsync before had brought there is published.
+func TestFsyncThatIsCutOffPutsNothingInDoubt(t *testing.T) {
+	base := strings.Repeat("object 16 bytes ", 20)
+	for name, partial := range map[string]bool{"a file of its own": false, "some chunks of an object": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w, want := newPartialWorld(t, func(c *Config) { c.limits.inline = 3 }), "synced twice, or once"
+				var h *Handle
+				if partial {
+					w.store.put("p/a", base)
+					h, want = w.openToEdit("", "a"), want+base[len(want):]
+				} else {
+					h = w.create("a", "")
+				}
+				w.writeAt(h, "synced twice, or once", 0)
+				if err := h.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.writeAt(h, "SYNCED", 0)
+				w.disk.Lock()
+				w.disk.slow = w.space.path(h.file.id)
+				w.disk.Unlock()
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					_ = h.Sync(t.Context()) // of a machine that loses power meanwhile
+				}()
+				time.Sleep(time.Second)
+				w.losePower()
+				<-ended
+				if got := w.space.Status().Suspects; len(got) > 0 {
+					t.Errorf("suspects are %q", got)
+				}
+				w.drain()
+				w.holds("p/a", want)
+				w.stop()
+			})
+		})
+	}
+}
+
+// While an fsync brings some chunks to the disk another one is written: the journal does
+// not say that the disk has that.
+func TestFsyncDoesNotVouchForWhatIsWrittenMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartialWorld(t, func(c *Config) { c.limits.inline = 3 })
+		base := strings.Repeat("object 16 bytes ", 20)
+		w.store.put("p/a", base)
+		h := w.openToEdit("", "a")
+		w.writeAt(h, "first", 0)
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.writeAt(h, "again", 0)
+		w.disk.Lock()
+		w.disk.slow = w.space.path(h.file.id)
+		w.disk.late = func() {
+			w.disk.Lock()
+			w.disk.slow, w.disk.late = "", nil
+			w.disk.Unlock()
+			w.writeAt(h, "meanwhile", 160)
+		}
+		w.disk.Unlock()
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.losePower()
+		got, err := w.read("", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[:5] != "again" || got[5:] != base[5:] && got[5:] != base[5:160]+"meanwhile"+base[169:] {
+			t.Errorf("a holds %q", got)
+		}
+		w.checkJournal()
+		w.stop()
+	})
+}
+
 // An object is published, power is lost at once, and the file is written again: what
 // is there is ours, not somebody else's.
 func TestPublishedJustBeforeTheLossOfPowerIsNoConflict(t *testing.T) {

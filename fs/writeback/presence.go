@@ -136,6 +136,22 @@ func (n *presence) record() (limit int64, local string) {
 	}
 }
 
+// presenceMark tells whether a presence has changed.
+type presenceMark struct {
+	of    *presence
+	limit int64
+	local string
+}
+
+// mark returns what tells whether n, or which one there is, has changed since. There may be none.
+func (n *presence) mark() presenceMark {
+	if n == nil {
+		return presenceMark{}
+	}
+	limit, local := n.record()
+	return presenceMark{n, limit, local}
+}
+
 // lacks reports whether any byte is the base's. Of no presence none is.
 func (n *presence) lacks() bool {
 	if n == nil {

@@ -325,7 +325,7 @@ func (s *Space) settled(f *File) (changed bool, again time.Duration) {
 	if !changed {
 		return false, 0
 	}
-	if err := s.recordCommit(f, r); err != nil {
+	if err := s.recordCommit(f, r, false); err != nil {
 		s.log.Error("recording a change failed", "file", f.id, "err", err)
 	}
 	return true, 0

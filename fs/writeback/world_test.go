@@ -141,8 +141,9 @@ type shadowDisk struct {
 	names map[string]bool
 	// fail makes every sync fail, failDir every sync of a directory.
 	fail, failDir error
-	// slow is a file of which a sync takes a minute.
+	// slow is a file of which a sync takes a minute. Then late is called, if it is set.
 	slow string
+	late func()
 	// full says that nothing is free.
 	full bool
 	// onlySynced lets a loss of power take everything that was not synced.
@@ -154,8 +155,12 @@ type shadowDisk struct {
 func (d *shadowDisk) sync(f *os.File) error {
 	d.Lock()
 	if d.slow != "" && f.Name() == d.slow {
+		late := d.late
 		d.Unlock()
 		time.Sleep(time.Minute)
+		if late != nil {
+			defer late()
+		}
 		d.Lock()
 	}
 	defer d.Unlock()
