@@ -113,7 +113,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, errNotDurable
 	}
 	if !snap.sealed && !growing && !s.through(op) {
-		err := s.rewritten(f)
+		err := s.rewritten(f, file, &state, look)
 		if err == nil {
 			err = s.ripe(f, file, &state, look)
 		}

@@ -1,6 +1,10 @@
 package writeback
 
-import "time"
+import (
+	"fmt"
+	"os"
+	"time"
+)
 
 // rewriteWait is how long a file that was closed, and is being written anew before it was
 // published, holds back what is beside or above it. Who is not done by then may never be.
@@ -37,13 +41,24 @@ func (s *Space) rewrites(f *File) {
 // rewritten is an error as long as what takes the place of a closed content is not finished,
 // and may soon be: what was closed since waits for it, [errRipening] at first and
 // then [errOpen]. Nobody waits so for what somebody waits for, or while there is little
-// room, which the others could make.
-func (s *Space) rewritten(f *File) error {
+// room, which the others could make. It is [errUnfinished] where somebody waits and there is
+// less of it still than was closed, so that it cannot be published as it is.
+func (s *Space) rewritten(f *File, file *os.File, state *fileState, look glance) error {
 	s.mu.Lock()
-	st, since := s.mu.Files[f.id], time.Since(f.rewriting.since)
-	is := st != nil && st.Gen > 0 && f.rewriting.gen == st.Gen && since < rewriteWait && s.mu.draining == 0
+	st, since, hurried := s.mu.Files[f.id], time.Since(f.rewriting.since), s.mu.draining > 0
+	is := st != nil && st.Gen > 0 && f.rewriting.gen == st.Gen
 	s.mu.Unlock()
-	if !is || s.pacing.short.Load() > 0 || s.crowded() {
+	switch {
+	case is && hurried && time.Since(look.wanted) >= openWait:
+		info, err := file.Stat()
+		if err != nil {
+			return fmt.Errorf("stat staged file: %w", err)
+		}
+		if info.Size() < state.Size {
+			return errUnfinished
+		}
+		return nil
+	case !is || hurried || since >= rewriteWait || s.pacing.short.Load() > 0 || s.crowded():
 		return nil
 	}
 	// The cache keeps more than that free, as long as it has anything to give.
