@@ -86,3 +86,72 @@ func TestLatestWrittenAgainKeepsThePlaceThatOthersWaitFor(t *testing.T) {
 		})
 	}
 }
+
+// TestLatestWrittenAgainPrecedesAReplacedShard: exactly where something waits for the first latest, which
+// DESIGN.md says is a limit, what is written over it has its place.
+func TestLatestWrittenAgainPrecedesAReplacedShard(t *testing.T) {
+	for name, c := range map[string]struct {
+		other          string
+		removed, moved bool
+		want           bool
+	}{
+		"nothing":                             {},
+		"something new beside it":             {other: "a/_SUCCESS", want: true},
+		"something new above it":              {other: "top", want: true},
+		"something new below it":              {other: "a/d/new"},
+		"something replaced below it":         {other: "a/d/old"},
+		"something new elsewhere":             {other: "c/new"},
+		"something replaced elsewhere":        {other: "c/old", want: true},
+		"something removed elsewhere":         {other: "c/old", removed: true, want: true},
+		"beside it, and latest is moved":      {other: "a/_SUCCESS", moved: true},
+		"replaced elsewhere, latest is moved": {other: "c/old", moved: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				for _, key := range []string{"p/a/d/old", "p/c/old"} {
+					w.store.put(key, "old")
+				}
+				w.deny("p/a/d/s.bin", true)
+				precedes := false
+				w.store.seen = func(key string, content []byte) {
+					if key == "p/a/latest" && string(content) == "2" {
+						precedes = string(w.store.objects["p/a/d/s.bin"].content) != "2"
+					}
+				}
+				w.write("a/d", "s.bin", "1")
+				time.Sleep(2 * time.Second)
+				w.write("a", "latest", "1")
+				time.Sleep(2 * time.Second)
+				w.write("a/d", "s.tmp", "2")
+				w.move("a/d", "s.tmp", "s.bin")
+				time.Sleep(2 * time.Second)
+				switch dir, base := splitPath(c.other); {
+				case c.removed:
+					if err := w.space.Unlink(t.Context(), dir, base); err != nil {
+						t.Fatal(err)
+					}
+				case base != "":
+					w.write(dir, base, "other")
+				}
+				time.Sleep(2 * time.Second)
+				if c.moved {
+					w.write("a", "latest.tmp", "2")
+					w.move("a", "latest.tmp", "latest")
+				} else {
+					w.write("a", "latest", "2")
+				}
+				w.checkJournal()
+				w.deny("p/a/d/s.bin", false)
+				time.Sleep(10 * time.Minute)
+				w.drain()
+				w.holds("p/a/latest", "2")
+				w.holds("p/a/d/s.bin", "2")
+				if precedes != c.want {
+					t.Errorf("latest precedes the shard: %v, want %v", precedes, c.want)
+				}
+				w.stop()
+			})
+		})
+	}
+}
