@@ -237,23 +237,30 @@ func TestReplacedShardMeetsAConflict(t *testing.T) {
 	})
 }
 
+// refusing returns a world that refuses the shard, and in which those directories are and hardly anything
+// travels inside records: the loss of power takes what nobody synced.
+func refusing(t *testing.T, dirs ...string) *world {
+	t.Helper()
+	w := newWorldWith(t, 1, func(c *Config) {
+		l := usualLimits
+		l.inline = 10
+		c.limits = &l
+	})
+	w.deny("p/d/s.bin", true)
+	for _, dir := range dirs {
+		if err := w.space.Mkdir(t.Context(), "", dir, SetAttr{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * time.Second)
+	return w
+}
+
 // The power takes the replaced shard: latest waits for what is there instead.
 func TestLostReplacedShardIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorldWith(t, 1, func(c *Config) {
-			l := usualLimits
-			l.inline = 10
-			c.limits = &l
-		})
+		w := refusing(t, "d", "logs")
 		w.watchOrder("p/d/s.bin", "p/latest")
-		w.deny("p/d/s.bin", true)
-		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.space.Mkdir(t.Context(), "", "logs", SetAttr{}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
 		// Nothing of this comes to the disk by itself: no time passes.
 		w.write("d", "s.bin", "longer than a record takes")
 		w.write("d", "u.bin", "2")
@@ -465,19 +472,7 @@ func TestKeptCopyWhoseObjectIsGoneIsWaitedFor(t *testing.T) {
 func TestLostShardBehindAKeptOneIsWrittenAgain(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
-			w := newWorldWith(t, 1, func(c *Config) {
-				l := usualLimits
-				l.inline = 10
-				c.limits = &l
-			})
-			w.deny("p/d/s.bin", true)
-			if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{}); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.space.Mkdir(t.Context(), "", "logs", SetAttr{}); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * time.Second)
+			w := refusing(t, "d", "logs")
 			w.write("d", "s.bin", "1")
 			w.write("", "latest", "1")
 			w.write("d", "s.tmp", "2 longer than a record takes")
@@ -526,6 +521,8 @@ func TestPlaceOfALostKeptShardGoesToItsSuccessor(t *testing.T) {
 		w.checkJournal()
 		w.watchOrder("p/d/s.bin", "p/latest")
 		w.deny("p/d/s.bin", false)
+		// A request that is under way is refused still.
+		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := w.space.Flush(ctx, ""); err != nil {
