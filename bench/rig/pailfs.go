@@ -16,7 +16,8 @@ import (
 )
 
 // Pailfs mounts the bucket with bin/pailfs. The zero value is the ordinary
-// read-write mode that a user gets without flags.
+// read-write mode that a user gets without flags, but that where nothing is written no
+// object is asked for its attributes.
 type Pailfs struct {
 	// Variant is appended to the name.
 	Variant string
@@ -72,7 +73,9 @@ func (d Pailfs) Start(ctx context.Context, p Place) (Session, error) {
 	args := []string{
 		s.program, "mount", "oss://" + bucket.Bucket + "/" + p.Prefix, s.Mount,
 		"--endpoint", bucket.Endpoint, "--cache-dir", cache,
-		"--attrs", "none",
+	}
+	if !p.Writes {
+		args = append(args, "--attrs", "none")
 	}
 	if p.CacheBytes > 0 {
 		args = append(args, "--memory", fmt.Sprintf("%dKiB", boundedMemory>>10), "--cache-size", fmt.Sprintf("%dKiB", (p.CacheBytes-boundedMemory)>>10))

@@ -14,7 +14,7 @@ import (
 func (d *daemon) openAttributes(context.Context) error {
 	d.shown = d.names.tree
 	base, live := d.names.tree.(attributes.Base)
-	if d.settings.Attrs != "oss" || !live {
+	if !d.settings.KeepsAttrs() || !live {
 		return nil
 	}
 	tree, err := attributes.New(attributes.Config{

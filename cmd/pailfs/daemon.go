@@ -324,7 +324,7 @@ func (d *daemon) openMount() error {
 	}
 	mount, err := pailfs.Mount(pailfs.Config{
 		Space:       space,
-		Attrs:       c.Attrs == "oss",
+		Attrs:       c.KeepsAttrs(),
 		Mountpoint:  d.at,
 		Source:      d.source.String(),
 		Immutable:   c.Immutable || d.names.frozen(),

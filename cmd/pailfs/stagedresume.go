@@ -25,7 +25,7 @@ import (
 type stagedResumeCmd struct {
 	stagedFlags
 	storeFlags
-	Attrs   string          `name:"attrs" placeholder:"KIND" group:"mount" oneof:"none,oss" help:"Where modes, owners and times of files are kept, as for the mount."`
+	Attrs   string          `name:"attrs" placeholder:"KIND" group:"mount" oneof:"auto,none,oss" help:"Where modes, owners and times of files are kept, as for the mount."`
 	Timeout config.Duration `name:"timeout" default:"0s" placeholder:"TIME" help:"Give up after this long; 0s waits for ever."`
 }
 
@@ -95,7 +95,7 @@ func (c *stagedResumeCmd) resume(ctx context.Context, p program, conn *connectio
 		Prefix:   report.Prefix,
 		Host:     host,
 		User:     fmt.Sprintf("pailfs staged resume (process %d)", os.Getpid()),
-		Attrs:    conn.settings.Attrs == "oss",
+		Attrs:    conn.settings.KeepsAttrs(),
 	}, tree, client.As(oss.Upload), withoutCache{client.As(oss.Upload)}, nil, conn.log)
 	if err != nil {
 		return c.explain(err)

@@ -84,7 +84,7 @@ func TestEmptiedWhilePublishedIsNoFailure(t *testing.T) {
 	for name, old := range map[string]int{"whole": 0, "tail": 400} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				w := newPartsWorld(t, func(c *Config) { c.Attrs = true }) // nothing is sent early
+				w := newPartsWorld(t, func(c *Config) { c.Attrs = true })
 				if old > 0 {
 					w.store.put("p/a", filled(old))
 				} else {

@@ -240,13 +240,12 @@ func (s *Space) earlyRoom(st *fileState, fast bool) int {
 }
 
 // sendsEarly returns the state of a file whose parts may be sent while it is being
-// written, or nil. The metadata of an upload is fixed when it begins: with
-// Config.Attrs it holds the time of the last write, which is not known yet. A name
-// that looks temporary is not the one that the object will have. s.mu is held.
+// written, or nil. A name that looks temporary is not the one that the object will
+// have. s.mu is held.
 func (s *Space) sendsEarly(w *writing) *fileState {
 	st := s.mu.Files[w.file.id]
 	switch {
-	case st == nil || !st.Staged || !st.Linked || st.Symlink || st.suspect() || s.cfg.Attrs || temporary(st.Dir, st.Name):
+	case st == nil || !st.Staged || !st.Linked || st.Symlink || st.suspect() || temporary(st.Dir, st.Name):
 		return nil
 	case !w.fresh || st.PubGen != w.pubGen || w.opens <= 0 || w.held > 0:
 		return nil
@@ -312,7 +311,7 @@ func (s *Space) launchEarly(sending *sync.WaitGroup, w *writing, do func()) {
 // an earlier content which still waits.
 func (s *Space) beginEarly(ctx context.Context, w *writing, st fileState) {
 	var u oss.MultipartUpload
-	o, err := s.describeEarly(ctx, operation{Key: st.Key}, &snapshot{state: st})
+	o, err := s.describeEarly(ctx, operation{Key: st.Key}, &snapshot{state: st, timeless: s.cfg.Attrs})
 	found := false
 	if err == nil {
 		// Of one that is being completed no part may change.

@@ -3,6 +3,7 @@ package writeback
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -187,12 +188,78 @@ func TestEarlyPartsOfNamesThatGoAreAborted(t *testing.T) {
 	}
 }
 
-// TestTemporaryNamesAreNotSentEarly, nor files whose metadata is known at the end
-// only.
+// TestEarlyPartsServeAFileWithAttributes: its mode is known when it is made, and the time
+// of its last write is the object's own. Of a staged file that was copied to another
+// directory nobody knows who has set its time: it is kept.
+func TestEarlyPartsServeAFileWithAttributes(t *testing.T) {
+	for name, moved := range map[string]bool{"stays": false, "moved": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newPartsWorld(t, func(c *Config) { c.Attrs = true })
+				h := w.startWriting("", "model", filled(200))
+				w.finish(h)
+				_, before := w.inUploads()
+				want := before
+				if moved {
+					w.crash(false)
+					want += 200
+				}
+				w.drain()
+				time.Sleep(time.Minute)
+				if parts, sent := w.inUploads(); before != 200 || sent != want || len(parts) > 0 {
+					t.Errorf("%d bytes were sent before and %d after the close, want 200 and %d; uploads left: %v", before, sent-before, want-before, parts)
+				}
+				w.store.Lock()
+				got := w.store.objects["p/model"]
+				w.store.Unlock()
+				if _, timed := got.Meta["mtime"]; timed != moved || got.Meta["mode"] != fmt.Sprint(0o100000) || w.inBucket()["p/model"] != filled(200) {
+					t.Errorf("the object has %v and %d bytes, want a mode, a time: %v, and 200 bytes", got.Meta, got.Size, moved)
+				}
+				w.stop()
+			})
+		})
+	}
+}
+
+// TestAttributesThatAProgramSetsAreNotLostToEarlyParts: what was sent before cannot have
+// them.
+func TestAttributesThatAProgramSetsAreNotLostToEarlyParts(t *testing.T) {
+	mode, mtime := uint32(0o751), time.Unix(1234567890, 0)
+	for name, set := range map[string]SetAttr{"mode": {Mode: &mode}, "time": {Mtime: &mtime}, "both": {Mode: &mode, Mtime: &mtime}} {
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, killed %v", name, killed), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newPartsWorld(t, func(c *Config) { c.Attrs = true })
+					h := w.startWriting("", "model", filled(200))
+					if err := w.space.SetAttrFile(t.Context(), h.File(), set); err != nil {
+						t.Fatal(err)
+					}
+					w.finish(h)
+					if killed {
+						w.crash(false)
+					}
+					w.drain()
+					w.store.Lock()
+					got := w.store.objects["p/model"]
+					w.store.Unlock()
+					if set.Mode != nil && got.Meta["mode"] != fmt.Sprint(0o100751) || set.Mtime != nil && got.Meta["mtime"] != "1234567890" || w.inBucket()["p/model"] != filled(200) {
+						t.Errorf("the object has %v and %d bytes", got.Meta, got.Size)
+					}
+					time.Sleep(time.Minute)
+					if parts, _ := w.inUploads(); len(parts) > 0 {
+						t.Errorf("uploads are left: %v", parts)
+					}
+					w.stop()
+				})
+			})
+		}
+	}
+}
+
 func TestTemporaryNamesAreNotSentEarly(t *testing.T) {
-	for _, name := range []string{"a.tmp", ".a", "a.part", "step.tmp/a", "attributes"} {
+	for _, name := range []string{"a.tmp", ".a", "a.part", "step.tmp/a"} {
 		bubble(t, func(t *testing.T) {
-			w := newPartsWorld(t, func(c *Config) { c.Attrs = name == "attributes" })
+			w := newPartsWorld(t, func(*Config) {})
 			dir, base := "", name
 			if name == "step.tmp/a" {
 				dir, base = "step.tmp", "a"

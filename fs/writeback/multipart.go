@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 
 	"golang.org/x/sync/errgroup"
@@ -28,9 +29,10 @@ type prepared struct {
 	gen    generation
 	opens  int64
 	crc    uint64
-	// attr and stamp are in the metadata.
-	attr  attributes
-	stamp int64
+	// attr and stamp are in the metadata, the stamp unless it is timeless.
+	attr     attributes
+	stamp    int64
+	timeless bool
 }
 
 // publishLarge uploads a file in parts, and makes the object of them if it is ready.
@@ -66,7 +68,7 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 	s.mu.Unlock()
 	s.use(p.upload.ID)
 	defer s.unuse(p.upload.ID)
-	snap.upload = p.upload.ID
+	snap.upload, snap.timeless = p.upload.ID, p.timeless
 	i := intent{Kind: opPut, Size: snap.state.Size, CRC: p.crc}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)
@@ -102,7 +104,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	if have, err = s.seed(ctx, op, snap, u, parts, have); err != nil {
 		return nil, err
 	}
-	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens, attr: snap.state.Attr, stamp: snap.state.Stamp}
+	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens, attr: snap.state.Attr, stamp: snap.state.Stamp, timeless: snap.timeless}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
 	for i, part := range parts {
@@ -182,19 +184,29 @@ func sum(r *io.SectionReader) (uint64, error) {
 }
 
 // resume returns an upload for op, to be given to unuse: the one that was begun
-// before, with its parts, or a new one.
+// before, with its parts, or a new one. The metadata of an upload is fixed when it
+// begins. One that was begun while the file was written lacks the time of the last write,
+// and will do where no program has set that: it is the object's own then.
 func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay layout) (oss.MultipartUpload, map[int]oss.Part, error) {
 	o, err := s.describeEarly(ctx, op, snap)
 	if err != nil {
 		return oss.MultipartUpload{}, nil, err
 	}
 	known, ok := s.findUpload(op.Key, op.File, lay.first, o, false)
+	if !ok && s.cfg.Attrs && snap.unset() {
+		early := o
+		early.Meta = maps.Clone(o.Meta)
+		delete(early.Meta, metaMtime)
+		known, ok = s.findUpload(op.Key, op.File, lay.first, early, false)
+		snap.timeless = ok
+	}
 	if ok {
 		have, err := s.partsOf(ctx, known)
 		if err == nil {
 			return known, have, nil
 		}
 		s.unuse(known.ID)
+		snap.timeless = false
 		if !errors.Is(err, oss.ErrNotFound) {
 			return oss.MultipartUpload{}, nil, fmt.Errorf("resume the upload of %q: %w", op.Key, err)
 		}

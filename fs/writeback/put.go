@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/pailfs/pailfs/oss"
@@ -28,8 +29,10 @@ type snapshot struct {
 	crc uint64
 	// outrun says that it was committed again and again before it could be published.
 	outrun bool
-	// upload has the parts that the object is made of, if it is.
-	upload string
+	// upload has the parts that the object is made of, if it is; timeless says that it was
+	// begun before the time of the last write was known.
+	upload   string
+	timeless bool
 	// anew, if set, reads what there is when the request is about to be sent, and
 	// holds it until release is called.
 	anew func() (release func(), now intent, err error)
@@ -399,7 +402,18 @@ func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (o
 			source = info
 		}
 	}
-	return s.withAttributes(st, source), nil
+	o := s.withAttributes(st, source)
+	if snap.timeless {
+		delete(o.Meta, metaMtime)
+	}
+	return o, nil
+}
+
+// unset reports whether the time of the last write is that of a write. Where a program has
+// set it, it differs from the time of the last change, which no program can set.
+func (n *snapshot) unset() bool {
+	var stat syscall.Stat_t
+	return n.file != nil && syscall.Fstat(int(n.file.Fd()), &stat) == nil && stat.Mtim == stat.Ctim
 }
 
 // withAttributes lays the attributes of a file over what an object has.

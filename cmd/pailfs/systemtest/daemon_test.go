@@ -53,7 +53,7 @@ func (w *world) start(at, cache string, env []string, args ...string) *daemon {
 	d := &daemon{w: w, log: new(syncBuffer), done: make(chan struct{})}
 	d.cmd = exec.Command(program, append([]string{
 		"mount", "oss://" + w.Bucket, at, "--endpoint=" + w.Endpoint, "--cache-dir=" + cache,
-		"--memory=64MiB", "--attrs=none", "--http=127.0.0.1:0",
+		"--memory=64MiB", "--http=127.0.0.1:0",
 	}, args...)...)
 	d.cmd.Env = append(append(os.Environ(),
 		"OSS_ACCESS_KEY_ID="+w.AccessKeyID, "OSS_ACCESS_KEY_SECRET="+w.AccessKeySecret, "GORACE=halt_on_error=1"), env...)

@@ -188,9 +188,10 @@ var programs = []work{
 	{"venv", true, venvIsMade, venvRuns},
 }
 
+// TestProgramsFindWhatTheyWrote runs them on a mount that was asked for nothing.
 func TestProgramsFindWhatTheyWrote(t *testing.T) {
 	t.Parallel()
-	programsOn(t, "oss")
+	programsOn(t, "auto")
 }
 
 func TestProgramsFindWhatTheyWroteWithoutAttributes(t *testing.T) {
@@ -211,7 +212,7 @@ func programsOn(t *testing.T, attrs string) {
 			}
 			t.Run(p.name, func(t *testing.T) {
 				name := fmt.Sprintf("%02d", i)
-				s := &site{t: t, dir: filepath.Join(w.at, name), local: filepath.Join(local, name), attrs: attrs == "oss"}
+				s := &site{t: t, dir: filepath.Join(w.at, name), local: filepath.Join(local, name), attrs: attrs != "none"}
 				f(p, s)
 			})
 		}

@@ -179,6 +179,26 @@ func TestRefusalNamesWhereTheValueCameFrom(t *testing.T) {
 	}
 }
 
+// What can be written keeps attributes: programs such as rsync set them, and give up where
+// they cannot.
+func TestAttributesAreKeptWhereFilesAreWritten(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  Config
+		want bool
+	}{
+		"can be written":           {Config{Attrs: "auto", CacheDir: "/ssd"}, true},
+		"read-only":                {Config{Attrs: "auto", CacheDir: "/ssd", ReadOnly: true}, false},
+		"frozen names":             {Config{Attrs: "auto", CacheDir: "/ssd", Manifest: ManifestFrozen}, false},
+		"nowhere to keep a change": {Config{Attrs: "auto"}, false},
+		"asked for on read-only":   {Config{Attrs: "oss", ReadOnly: true}, true},
+		"refused though it can be": {Config{Attrs: "none", CacheDir: "/ssd"}, false},
+	} {
+		if got := test.cfg.KeepsAttrs(); got != test.want {
+			t.Errorf("%s: kept %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestAttrsOSSSaysWhatIsMissing(t *testing.T) {
 	f := Flags{Values: &Config{Attrs: "oss", Manifest: "frozen"}, Given: map[string]string{"attrs": "--attrs", "manifest": "--manifest"}}
 	if _, err := Load("", nil, f); err == nil || !strings.Contains(err.Error(), `--attrs: oss asks the objects`) {

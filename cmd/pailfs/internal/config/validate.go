@@ -194,6 +194,11 @@ func (c *Config) checkSpotNotice() error {
 	return nil
 }
 
+// KeepsAttrs reports whether attributes of files are kept in the object store.
+func (c *Config) KeepsAttrs() bool {
+	return c.Attrs == "oss" || c.Attrs == "auto" && c.Writable()
+}
+
 func (c *Config) checkAttrs() error {
 	if c.Attrs == "oss" && c.Frozen() {
 		return fmt.Errorf("oss asks the objects, and a frozen manifest shows what it holds: build the manifest with --attrs, or set manifest to follow or off")
