@@ -109,8 +109,8 @@ type Config struct {
 	// Space keeps what is changed through the mount. It must have been opened over the
 	// tree that is mounted. nil makes the mount read-only.
 	Space *writeback.Space
-	// Attrs says that Space keeps modes, owners and times; otherwise a change of them
-	// is EPERM.
+	// Attrs says that Space keeps modes, owners, times and extended attributes; otherwise
+	// a change of them is EPERM, or EOPNOTSUPP.
 	Attrs bool
 	// Control answers ioctls on directories; nil answers ENOTTY.
 	Control Control

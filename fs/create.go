@@ -227,19 +227,3 @@ func (f *filesystem) makeLink(ctx context.Context, dir *inode, name, target stri
 	f.entered(dir, name, manifest.Symlink, file, out).target.Store(&target)
 	return file, nil
 }
-
-// SetXAttr implements [fuse.RawFileSystem].
-func (f *filesystem) SetXAttr(<-chan struct{}, *fuse.SetXAttrIn, string, []byte) fuse.Status {
-	if f.space == nil {
-		return fuse.EROFS
-	}
-	return fuse.Status(syscall.EOPNOTSUPP)
-}
-
-// RemoveXAttr implements [fuse.RawFileSystem].
-func (f *filesystem) RemoveXAttr(<-chan struct{}, *fuse.InHeader, string) fuse.Status {
-	if f.space == nil {
-		return fuse.EROFS
-	}
-	return fuse.Status(syscall.EOPNOTSUPP)
-}

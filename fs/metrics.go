@@ -39,6 +39,8 @@ const (
 	opRename
 	opSymlink
 	opCopy
+	opSetxattr
+	opRemovexattr
 	operations
 )
 
@@ -46,6 +48,7 @@ var operationNames = [operations]string{
 	"lookup", "getattr", "readlink", "open", "read", "flush", "release", "opendir", "readdir", "readdirplus",
 	"releasedir", "statfs", "getxattr", "listxattr", "ioctl", "create", "write", "fsync", "setattr", "mkdir", "unlink",
 	"rmdir", "rename", "symlink", "copy_file_range",
+	"setxattr", "removexattr",
 }
 
 // counters are the figures that both status and metrics show.

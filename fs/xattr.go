@@ -1,17 +1,21 @@
 package fs
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
 
-// The extended attributes of a file. A directory has xattrKey alone.
+// What pailfs itself tells of a file. A directory has xattrKey alone. They answer to
+// their names, but are not listed: who copies a file would give them to the copy.
 const (
 	xattrPrefix = "user.pailfs."
 	xattrETag   = xattrPrefix + "etag"
@@ -32,6 +36,11 @@ func (f *filesystem) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string,
 		return 0, fuse.Status(syscall.EOPNOTSUPP)
 	}
 	value, ok := f.xattr(n, name)
+	if !ok && !strings.HasPrefix(name, xattrPrefix) {
+		var kept []byte
+		kept, ok = writeback.XAttrValue(f.keptXAttrs(n), name)
+		value = string(kept)
+	}
 	if !ok {
 		return 0, fuse.ENODATA
 	}
@@ -47,8 +56,8 @@ func (f *filesystem) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte
 		return 0, fuse.Status(estale)
 	}
 	var list strings.Builder
-	for _, name := range []string{xattrETag, xattrKey, xattrTier} {
-		if _, ok := f.xattr(n, name); ok {
+	for _, name := range writeback.XAttrNames(f.keptXAttrs(n)) {
+		if !strings.HasPrefix(name, xattrPrefix) {
 			list.WriteString(name)
 			list.WriteByte(0)
 		}
@@ -56,7 +65,7 @@ func (f *filesystem) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte
 	return xattrReply(list.String(), dest)
 }
 
-// xattr returns the value of an attribute of n.
+// xattr returns the value of an attribute of n that pailfs itself tells.
 func (f *filesystem) xattr(n *inode, name string) (string, bool) {
 	switch {
 	case name == xattrKey && n.id != rootID:
@@ -87,4 +96,56 @@ func xattrReply(value string, dest []byte) (uint32, fuse.Status) {
 		return uint32(len(value)), fuse.ERANGE
 	}
 	return uint32(copy(dest, value)), fuse.OK
+}
+
+// keptXAttrs returns the extended attributes that programs gave to n, as the metadata of
+// its object has them. That was asked with the name, if ever: this asks nothing.
+func (f *filesystem) keptXAttrs(n *inode) string {
+	if n.kind != manifest.File {
+		return ""
+	}
+	if file := n.file.Load(); file != nil {
+		if given, ok := file.XAttrs(); ok {
+			return given
+		}
+	}
+	return manifest.XAttrs(n.attr.Load())
+}
+
+// SetXAttr implements [fuse.RawFileSystem].
+func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opSetxattr, start, status) }()
+	return f.changeXAttr(cancel, &in.InHeader, "setxattr", &writeback.SetXAttr{
+		Name: name, Value: bytes.Clone(value), Create: in.Flags&unix.XATTR_CREATE != 0, Replace: in.Flags&unix.XATTR_REPLACE != 0,
+	})
+}
+
+// RemoveXAttr implements [fuse.RawFileSystem].
+func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
+	start := time.Now()
+	defer func() { f.metrics.done(opRemovexattr, start, status) }()
+	return f.changeXAttr(cancel, in, "removexattr", &writeback.SetXAttr{Name: name, Remove: true})
+}
+
+// changeXAttr changes an extended attribute of a file; a symbolic link has none in user.,
+// as on Linux.
+func (f *filesystem) changeXAttr(cancel <-chan struct{}, in *fuse.InHeader, doing string, change *writeback.SetXAttr) fuse.Status {
+	n := f.nodes.get(in.NodeId)
+	switch {
+	case f.space == nil:
+		return fuse.EROFS
+	case n == nil:
+		return fuse.Status(estale)
+	case !f.cfg.Attrs, !strings.HasPrefix(change.Name, "user."), n.kind == manifest.Directory:
+		return fuse.Status(syscall.EOPNOTSUPP)
+	case strings.HasPrefix(change.Name, xattrPrefix), n.kind != manifest.File:
+		return fuse.EPERM
+	}
+	ctx := newRequest(&in.Caller, cancel)
+	defer ctx.end()
+	if err := f.setFile(ctx, n, writeback.SetAttr{XAttr: change}); err != nil {
+		return f.refuse(doing, n, err)
+	}
+	return fuse.OK
 }

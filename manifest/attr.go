@@ -70,16 +70,23 @@ func parseSeconds(text string) (time.Time, bool) {
 	return time.Unix(seconds, int64(nanos)).UTC(), true
 }
 
-// EncodeAttr returns what is known of an object, but for its user metadata, as
-// bytes that DecodeAttr reads. They are for a cache: another version of the program
-// may not know them.
+// EncodeAttr returns what is known of an object, but for user metadata other than its
+// extended attributes, as bytes that DecodeAttr reads. They are for a cache: another
+// version of the program may not know them.
 func EncodeAttr(a *Attr) []byte {
-	if a == nil || a.Known == 0 {
-		return []byte{encodedVersion}
+	b := []byte{encodedVersion}
+	if a == nil {
+		return b
 	}
-	system := *a
-	system.User = nil
-	return snapfile.AppendAttr([]byte{encodedVersion}, system.Normal())
+	kept := *a
+	kept.User = nil
+	if x := XAttrs(a); x != "" {
+		kept.User = []UserAttr{{Name: MetaXAttr, Value: x}}
+	}
+	if kept.Known == 0 && kept.User == nil {
+		return b
+	}
+	return snapfile.AppendAttr(b, kept.Normal())
 }
 
 // DecodeAttr returns what EncodeAttr has encoded, never nil, and whether it could.
@@ -94,7 +101,25 @@ func DecodeAttr(b []byte) (*Attr, bool) {
 	return a, ok && len(rest) == 0
 }
 
-const encodedVersion = 1
+// encodedVersion is 2 since extended attributes are told.
+const encodedVersion = 2
+
+// MetaXAttr is the name of the user metadata that holds all extended attributes, as
+// s3fs and ossfs 1 keep them.
+const MetaXAttr = "xattr"
+
+// XAttrs returns the extended attributes of an object as its metadata has them.
+func XAttrs(a *Attr) string {
+	if a == nil {
+		return ""
+	}
+	for _, u := range a.User {
+		if u.Name == MetaXAttr {
+			return u.Value
+		}
+	}
+	return ""
+}
 
 // LinkFile reports whether e is a link whose target is the content of its object, as
 // ossfs 1 and pailfs write them, by what its attributes say.

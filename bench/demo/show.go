@@ -77,7 +77,7 @@ func (s *show) explain() error {
 	for _, line := range []string{
 		"ls " + s.session.Mount + "/images/train",
 		program + " status " + s.session.Mount,
-		"getfattr -d " + s.session.Mount + "/" + packedName,
+		"getfattr -n user.pailfs.tier " + s.session.Mount + "/" + packedName,
 	} {
 		fmt.Fprintln(s.Stdout, "  "+line)
 	}

@@ -133,9 +133,14 @@ func (r *attrRecord) apply(st *state) {
 	if r.Stamp != 0 {
 		f.Stamp = r.Stamp
 	}
+	st.describeAgain(f, r.At)
+}
+
+// describeAgain has the metadata of a file published.
+func (st *state) describeAgain(f *fileState, at int64) {
 	if f.Linked && f.hasContent() {
 		committed := st.lastCommit(f)
-		st.want(opPut, f.Key, f.Dir, f.Name, f.ID, r.At, false)
+		st.want(opPut, f.Key, f.Dir, f.Name, f.ID, at, false)
 		st.keepCommit(f, committed)
 	}
 }
@@ -256,7 +261,7 @@ func (r *doneRecord) apply(st *state) {
 	}
 	f.PubGen, f.Published, f.PubCRC = op.Gen, r.Object, r.CRC
 	if k.Pending == 0 {
-		f.PubAttr = f.Attr
+		f.PubAttr, f.XAttrs = f.Attr, f.XAttrs.published()
 	}
 	if !f.Staged && f.Gen == op.Gen {
 		f.Object = r.Object
@@ -433,7 +438,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	case kind == opMarker && known && k.present() && !st.Dirs[key].changed():
 		return
 	}
-	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object.Same(k.Remote) && f.Attr == f.PubAttr {
+	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object.Same(k.Remote) && f.Attr == f.PubAttr && !f.XAttrs.changed() {
 		// It is there already.
 		return
 	}

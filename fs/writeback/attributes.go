@@ -95,6 +95,8 @@ type SetAttr struct {
 	Size           *int64
 	Mtime          *time.Time
 	Mode, UID, GID *uint32
+	// XAttr is changed without the others but the size.
+	XAttr *SetXAttr
 }
 
 // SetAttr changes the attributes of a name and returns its file. Without
@@ -115,7 +117,7 @@ func (s *Space) SetAttr(ctx context.Context, dir, base string, a SetAttr) (*File
 }
 
 func (s *Space) mayChange(a SetAttr) error {
-	if !s.cfg.Attrs && (a.Mtime != nil || a.Mode != nil || a.UID != nil || a.GID != nil) {
+	if !s.cfg.Attrs && (a.Mtime != nil || a.Mode != nil || a.UID != nil || a.GID != nil || a.XAttr != nil) {
 		return syscall.ENOTSUP
 	}
 	if a.Size != nil && *a.Size < 0 {
@@ -134,11 +136,14 @@ func (s *Space) SetAttrFile(ctx context.Context, f *File, a SetAttr) error {
 			return err
 		}
 	}
-	if a.Mtime == nil && a.Mode == nil && a.UID == nil && a.GID == nil {
+	if a.Mtime == nil && a.Mode == nil && a.UID == nil && a.GID == nil && a.XAttr == nil {
 		return nil
 	}
 	f.committing.Lock()
 	defer f.committing.Unlock()
+	if a.XAttr != nil {
+		return s.setXAttr(ctx, f, a.XAttr)
+	}
 	st := f.state()
 	if st.ID == 0 {
 		return syscall.ESTALE

@@ -44,6 +44,9 @@ func (s *Space) compactIfLarge() {
 		if f.Partial != nil {
 			live += 200 + int64(len(f.Partial.Local))
 		}
+		if f.XAttrs != nil {
+			live += int64(len(f.XAttrs.Given) + len(f.XAttrs.Pub))
+		}
 		if f.Inline == f.Gen && f.Staged {
 			live += f.Size
 		}
@@ -244,6 +247,9 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 		b = frame(b, r)
 		if f.Partial != nil {
 			b = frame(b, &partialRecord{File: id, Partial: *f.Partial})
+		}
+		if f.XAttrs != nil {
+			b = frame(b, &snapXAttrs{File: id, XAttrs: *f.XAttrs})
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(st.Names)) {

@@ -47,6 +47,9 @@ type File struct {
 	sum          uint32
 	// named says that the staged file's name is on the disk; f.committing guards it.
 	named bool
+	// meta is what the object has that the file was made from, once it was asked;
+	// f.committing guards it.
+	meta map[string]string
 	// opens counts the handles for writing that there ever were.
 	opens atomic.Int64
 	// opening counts the opens that are under way; giveWay, if set, ends an adoption,

@@ -88,6 +88,7 @@ func (s *Space) withFile(ctx context.Context, dir, base string, do func(f *File)
 // claim makes a file of an entry of the base tree.
 func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File, error) {
 	var a attributes
+	xattrs := ""
 	symlink := e.LinkFile()
 	if e.Kind == manifest.Symlink && !symlink {
 		// What an OSS symlink object holds is a key, which cannot be edited as a file.
@@ -96,12 +97,12 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 	switch {
 	case !s.cfg.Attrs:
 	case e.Attr != nil:
-		a = attributesOf(e.Attr)
+		a, xattrs = attributesOf(e.Attr), manifest.XAttrs(e.Attr)
 	default:
 		info, err := s.bucket.Head(ctx, e.Object.Key)
 		switch {
 		case err == nil && info.Same(e.Object):
-			a = parseAttributes(info.Meta)
+			a, xattrs = parseAttributes(info.Meta), info.Meta[manifest.MetaXAttr]
 			symlink = isLink(info.Meta)
 		case err == nil || errors.Is(err, oss.ErrNotFound):
 			s.renew(dir, e.Name)
@@ -119,10 +120,11 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 		return known.File, err
 	}
 	id := s.mu.NextFile
-	pos := s.record(&openedRecord{
+	opened := &openedRecord{
 		File: id, Symlink: symlink, Attr: a,
 		At: place{Dir: dir, Name: e.Name, Key: e.Object.Key, Base: e.Object},
-	})
+	}
+	pos := s.record(oneOf(opened.with(xattrs)))
 	f := s.file(id)
 	s.mu.Unlock()
 	s.settleLater(dir, e.Name, pos)

@@ -160,11 +160,14 @@ func (st *state) aside(f *fileState, fresh fileID, at int64) record {
 	if n, ok := st.lookup(dir, base); !ok || n.Kind != nameGone || n.Key != f.Object.Key {
 		return lost
 	}
-	return &groupRecord{Records: []record{
-		lost,
-		&openedRecord{File: fresh, Symlink: f.Symlink, Attr: f.PubAttr, At: place{Dir: dir, Name: base, Key: f.Object.Key, Base: f.Object}},
-		&renamedRecord{File: fresh, To: place{Dir: f.Dir, Name: f.Name, Key: f.Key, Base: k.Remote}, Time: at},
-	}}
+	back := &openedRecord{File: fresh, Symlink: f.Symlink, Attr: f.PubAttr, At: place{Dir: dir, Name: base, Key: f.Object.Key, Base: f.Object}}
+	had := ""
+	if f.XAttrs != nil {
+		had = f.XAttrs.Pub
+	}
+	group := append([]record{lost}, back.with(had)...)
+	return &groupRecord{Records: append(group,
+		&renamedRecord{File: fresh, To: place{Dir: f.Dir, Name: f.Name, Key: f.Key, Base: k.Remote}, Time: at})}
 }
 
 // placeOfLoss gives op, which is new and publishes what has the name of a lost file, the

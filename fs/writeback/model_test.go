@@ -29,6 +29,8 @@ type modelFile struct {
 	// dirty says that content was changed since; history is what it was meanwhile.
 	dirty   bool
 	history []string
+	// tag is an extended attribute.
+	tag string
 }
 
 // change is a write to an open file, which may be committed at any time.
@@ -73,6 +75,8 @@ type program struct {
 	open  []*openFile
 	log   []string
 	err   error
+	// tags says that files are given extended attributes.
+	tags bool
 	// partial says that large objects are not fetched to be written to: of what was not
 	// closed a crash takes some, as the loss of power does.
 	partial bool
@@ -233,9 +237,45 @@ func (p *program) step() {
 	case 17:
 		dirs := slices.Sorted(maps.Keys(p.dirs))
 		p.list(dirs[p.rand.IntN(len(dirs))])
+	case 18:
+		if p.tags {
+			p.tag(p.somePath())
+			return
+		}
+		fallthrough
 	default:
 		time.Sleep(time.Duration(p.rand.IntN(3000)) * time.Millisecond)
 	}
+}
+
+// tag gives a file an extended attribute, or takes it away.
+func (p *program) tag(path string) {
+	change := SetXAttr{Name: "user.tag", Value: []byte(p.text()), Remove: p.rand.IntN(4) == 0}
+	p.say("tag %s %q remove=%v", path, change.Value, change.Remove)
+	dir, base := p.split(path)
+	_, err := p.w.space.SetAttr(p.w.Context(), dir, base, SetAttr{XAttr: &change})
+	f := p.files[path]
+	switch {
+	case p.dirs[path]:
+		p.expect("tag", err, syscall.ENOTSUP)
+	case f == nil:
+		p.expect("tag", err, fs.ErrNotExist)
+	case change.Remove && f.tag == "":
+		p.expect("tag", err, syscall.ENODATA)
+	case p.expect("tag", err, nil):
+		if f.tag = "user.tag=" + string(change.Value); change.Remove {
+			f.tag = ""
+		}
+	}
+}
+
+// tagOf returns what tag gave, as metadata says.
+func tagOf(text string) string {
+	value, ok := XAttrValue(text, "user.tag")
+	if !ok {
+		return ""
+	}
+	return "user.tag=" + string(value)
 }
 
 func (p *program) create(path string) {
@@ -426,6 +466,13 @@ func (p *program) look(path string) {
 	case f == nil:
 		p.expect("lookup", err, fs.ErrNotExist)
 	case p.expect("lookup", err, nil):
+		text := manifest.XAttrs(e.Attr)
+		if e.File != nil {
+			text, _ = e.File.XAttrs()
+		}
+		if tagOf(text) != f.tag {
+			p.fail("%s is tagged %q, want %q", path, tagOf(text), f.tag)
+		}
 		got, err := p.w.readEntry(e)
 		if err != nil || got != f.content {
 			state := ""
@@ -535,6 +582,7 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 			l.whole, l.chunk = 1+int64(seed%7)*20, 1+int64(seed%5)*9
 		}
 		c.limits = &l
+		c.Attrs = seed%4 == 1 || seed%4 == 2
 	})
 	r := w.rand
 	var programs []*program
@@ -542,7 +590,7 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 		p := &program{
 			w: w, rand: rand.New(rand.NewPCG(seed, uint64(10+i))), root: fmt.Sprintf("p%d", i),
 			files: make(map[string]*modelFile), dirs: map[string]bool{"": true},
-			partial: seed%3 > 0,
+			partial: seed%3 > 0, tags: w.cfg.Attrs,
 		}
 		p.w.store.put("p/"+p.root+"/", "")
 		for _, path := range []string{"a", "b", "d/x", "d/y", "d/z/w"} {
@@ -619,6 +667,13 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 			t.Log(strings.Join(p.log, "\n"))
 		}
 		t.Fatalf("seed %d: bucket (-want +got):\n%s", seed, diff)
+	}
+	for _, p := range programs {
+		for path, f := range p.files {
+			if got := tagOf(w.metaAt("p/" + p.abs(path))["xattr"]); got != f.tag {
+				t.Errorf("seed %d: %s is tagged %q, want %q\n  %s", seed, path, got, f.tag, strings.Join(p.log, "\n  "))
+			}
+		}
 	}
 	// In time the names are the base tree's again.
 	time.Sleep(5 * time.Minute)

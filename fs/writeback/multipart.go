@@ -29,8 +29,9 @@ type prepared struct {
 	gen    generation
 	opens  int64
 	crc    uint64
-	// attr and stamp are in the metadata, the stamp unless it is timeless.
+	// attr, xattrs and stamp are in the metadata, the stamp unless it is timeless.
 	attr     attributes
+	xattrs   *fileXAttrs
 	stamp    int64
 	timeless bool
 }
@@ -50,7 +51,7 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 		s.mu.prepared--
 	}
 	s.mu.Unlock()
-	if p == nil || p.gen != snap.state.Gen || p.opens != snap.opens || p.attr != snap.state.Attr || p.stamp != snap.state.Stamp || !snap.sealed {
+	if p == nil || p.gen != snap.state.Gen || p.opens != snap.opens || p.attr != snap.state.Attr || !p.xattrs.same(snap.state.XAttrs) || p.stamp != snap.state.Stamp || !snap.sealed {
 		if p, err = s.uploadParts(ctx, op, snap); err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	if have, err = s.seed(ctx, op, snap, u, parts, have); err != nil {
 		return nil, err
 	}
-	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens, attr: snap.state.Attr, stamp: snap.state.Stamp, timeless: snap.timeless}
+	p := &prepared{upload: u, parts: make([]oss.Part, len(parts)), gen: snap.state.Gen, opens: snap.opens, attr: snap.state.Attr, xattrs: snap.state.XAttrs, stamp: snap.state.Stamp, timeless: snap.timeless}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
 	for i, part := range parts {
@@ -219,7 +220,7 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay la
 // describeEarly returns the options of an upload, which are fixed when it begins.
 func (s *Space) describeEarly(ctx context.Context, op operation, snap *snapshot) (oss.PutOptions, error) {
 	var there oss.Info
-	if st := &snap.state; st.Origin.ETag != "" && st.Origin.Key == st.Key {
+	if from := snap.state.described(); from.ETag != "" && from.Key == snap.state.Key {
 		var err error
 		if there, err = s.bucket.Head(ctx, op.Key); err != nil && !errors.Is(err, oss.ErrNotFound) {
 			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", op.Key, err)

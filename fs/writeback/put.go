@@ -155,7 +155,7 @@ func (n *snapshot) current(s *Space, op operation) error {
 	switch {
 	case st != nil && st.Gen != n.state.Gen && !n.sealed:
 		return errUnsteady
-	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr || st.Stamp != n.state.Stamp:
+	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr || !st.XAttrs.same(n.state.XAttrs) || st.Stamp != n.state.Stamp:
 		return errSuperseded
 	case n.sealed && f != nil && f.opens.Load() != n.opens:
 		return errRipening
@@ -389,16 +389,16 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (oss.PutOptions, error) {
 	st := &snap.state
 	var source oss.Info
-	switch {
-	case st.Origin.ETag == "":
-	case st.Origin.Key == st.Key:
+	switch from := st.described(); {
+	case from.ETag == "":
+	case from.Key == st.Key:
 		source = there
 	default:
-		info, err := s.bucket.Head(ctx, st.Origin.Key)
+		info, err := s.bucket.Head(ctx, from.Key)
 		if err != nil && !errors.Is(err, oss.ErrNotFound) {
-			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", st.Origin.Key, err)
+			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", from.Key, err)
 		}
-		if sameBytes(info.Object, st.Origin) {
+		if sameBytes(info.Object, from) {
 			source = info
 		}
 	}
@@ -416,12 +416,22 @@ func (n *snapshot) unset() bool {
 	return n.file != nil && syscall.Fstat(int(n.file.Fd()), &stat) == nil && stat.Mtim == stat.Ctim
 }
 
+// described returns the object whose metadata goes along with what is made of it: that
+// which the file was made from, or what the bucket has of the file since.
+func (f *fileState) described() oss.Object {
+	if f.Origin.ETag == "" {
+		return oss.Object{}
+	}
+	return f.Published
+}
+
 // withAttributes lays the attributes of a file over what an object has.
 func (s *Space) withAttributes(st *fileState, source oss.Info) oss.PutOptions {
 	o := oss.PutOptions{ContentType: source.ContentType, Meta: maps.Clone(source.Meta)}
 	if s.cfg.Attrs || st.Symlink {
 		o.Meta = st.Attr.meta(o.Meta, st)
 	}
+	o.Meta = st.XAttrs.meta(o.Meta)
 	return o
 }
 

@@ -58,6 +58,12 @@ const (
 	kindSnapDirAttr
 )
 
+// Those of extended attributes.
+const (
+	kindXAttr recordKind = iota + 44
+	kindSnapXAttrs
+)
+
 // record is one change of the state.
 type record interface {
 	kind() recordKind
@@ -152,6 +158,10 @@ func newRecord(k recordKind) record {
 		return &dirAttrRecord{}
 	case kindSnapDirAttr:
 		return &snapDirAttr{}
+	case kindXAttr:
+		return &xattrRecord{}
+	case kindSnapXAttrs:
+		return &snapXAttrs{}
 	}
 	return nil
 }

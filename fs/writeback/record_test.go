@@ -54,8 +54,8 @@ func fill(v reflect.Value, n *int) {
 
 // lastKind is the highest kind; unused is how many below it are none.
 const (
-	lastKind = kindSnapDirAttr
-	unused   = 1
+	lastKind = kindSnapXAttrs
+	unused   = 2
 )
 
 // oneOfEach returns a record of every kind.
@@ -68,13 +68,16 @@ func oneOfEach() []record {
 			all = append(all, r)
 		}
 	}
-	for k := kindBoot; k <= lastKind; k++ {
+	for k := kindBoot; k <= kindSnapDirAttr; k++ {
 		if k < kindPartial || k > kindRebased {
 			add(k)
 		}
 	}
 	// They came last.
 	for k := kindPartial; k <= kindRebased; k++ {
+		add(k)
+	}
+	for k := kindXAttr; k <= lastKind; k++ {
 		add(k)
 	}
 	return all

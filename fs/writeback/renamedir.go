@@ -248,7 +248,10 @@ func (m *move) file(b below) error {
 	if id == 0 {
 		id = m.next
 		m.next++
-		m.add(&openedRecord{File: id, Symlink: b.entry.LinkFile(), Attr: b.attributes(), At: place{Dir: b.dir, Name: b.entry.Name, Key: b.entry.Object.Key, Base: b.entry.Object}})
+		opened := &openedRecord{File: id, Symlink: b.entry.LinkFile(), Attr: b.attributes(), At: place{Dir: b.dir, Name: b.entry.Name, Key: b.entry.Object.Key, Base: b.entry.Object}}
+		for _, r := range opened.with(manifest.XAttrs(b.entry.Attr)) {
+			m.add(r)
+		}
 	}
 	m.add(&renamedRecord{File: id, To: p, Time: m.at})
 	return nil

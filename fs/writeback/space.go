@@ -44,7 +44,8 @@ type Config struct {
 	// Through, if set, says whether fsync and close of a path wait until the object
 	// store has it.
 	Through func(path string) bool
-	// Attrs keeps mode, owner and times as x-oss-meta-mode, -uid, -gid and -mtime.
+	// Attrs keeps mode, owner and times as x-oss-meta-mode, -uid, -gid and -mtime, extended
+	// attributes of files as x-oss-meta-xattr.
 	Attrs bool
 	// Busy, if set, says that programs wait for the object store now: uploads yield
 	// for a moment, unless draining.

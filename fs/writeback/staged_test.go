@@ -30,9 +30,7 @@ func (w *world) leave(powerLost bool) string {
 	if err := w.space.Close(); err != nil && w.disk.fail == nil {
 		w.Fatal(err)
 	}
-	if err := w.base.Close(); err != nil {
-		w.Fatal(err)
-	}
+	w.closeBase()
 	return next
 }
 

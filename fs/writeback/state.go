@@ -74,6 +74,8 @@ type fileState struct {
 
 	// Attr are the attributes, PubAttr those that the bucket has.
 	Attr, PubAttr attributes
+	// XAttrs are the extended ones, nil if none were given here and the object had none.
+	XAttrs *fileXAttrs
 }
 
 // attributes are what a file has beside its content. Mtime is in nanoseconds since

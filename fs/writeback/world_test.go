@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pailfs/pailfs/manifest"
+	metadata "github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -234,6 +235,8 @@ type world struct {
 
 	bucket *fakeBucket
 	base   *manifest.Live
+	// told is base with what the metadata of objects says, if that is kept.
+	told   *metadata.Tree
 	cache  *fakeCache
 	space  *Space
 	cancel context.CancelFunc
@@ -280,7 +283,20 @@ func (w *world) startWith(synced map[string][]byte) {
 		w.Fatal(err)
 	}
 	w.cache = &fakeCache{bucket: w.bucket, forgetful: 0.3, rand: rand.New(rand.NewPCG(w.rand.Uint64(), 3)), content: make(map[oss.Object][]byte)}
-	w.space, err = open(w.cfg, w.base, w.bucket, w.cache, nil, w.log, w.disk, fmt.Sprintf("boot-%d", w.boots))
+	var shown manifest.Tree = w.base
+	cfg := w.cfg
+	if cfg.Attrs {
+		known := new(notes)
+		cfg.Noted = func(obj oss.Object, meta map[string]string) {
+			known.SetNote(obj, manifest.EncodeAttr(manifest.AttrOf(meta)))
+		}
+		w.told, err = metadata.New(metadata.Config{Prefix: cfg.Prefix, Markers: true}, w.base, w.bucket, w.bucket, known, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		shown = w.told
+	}
+	w.space, err = open(cfg, shown, w.bucket, w.cache, nil, w.log, w.disk, fmt.Sprintf("boot-%d", w.boots))
 	if err != nil {
 		w.Fatalf("open: %v", err)
 	}
@@ -293,6 +309,33 @@ func (w *world) startWith(synced map[string][]byte) {
 	}()
 }
 
+// notes remembers what was asked of objects until the next start.
+type notes struct{ sync.Map }
+
+func (n *notes) Note(obj oss.Object) ([]byte, bool) {
+	note, ok := n.Load(obj)
+	if !ok {
+		return nil, false
+	}
+	return note.([]byte), true
+}
+
+func (n *notes) SetNote(obj oss.Object, note []byte) { n.Store(obj, note) }
+
+// closeBase closes the base tree.
+func (w *world) closeBase() {
+	w.Helper()
+	if w.told != nil {
+		if err := w.told.Close(); err != nil {
+			w.Fatal(err)
+		}
+		w.told = nil
+	}
+	if err := w.base.Close(); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // stop unmounts in order, and checks that the journal says what the state is.
 func (w *world) stop() {
 	w.Helper()
@@ -302,9 +345,7 @@ func (w *world) stop() {
 	if err := w.space.Close(); err != nil {
 		w.Fatalf("close: %v", err)
 	}
-	if err := w.base.Close(); err != nil {
-		w.Fatal(err)
-	}
+	w.closeBase()
 }
 
 // crash stops the daemon as kill -9 does, or the machine, and starts anew. Requests
@@ -326,9 +367,7 @@ func (w *world) crash(powerLost bool) {
 	if err := w.space.Close(); err != nil && !powerLost {
 		w.Fatalf("close: %v", err)
 	}
-	if err := w.base.Close(); err != nil {
-		w.Fatal(err)
-	}
+	w.closeBase()
 	w.cfg.Dir = next
 	if powerLost {
 		w.boots++

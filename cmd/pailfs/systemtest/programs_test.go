@@ -3,6 +3,7 @@ package systemtest
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"hash/crc32"
 	"net/http"
@@ -185,6 +186,7 @@ var programs = []work{
 	{"cp -a", true, func(s *site) { s.run("cp", "-a", s.source("cp-a"), s.at("copy")) }, func(s *site) { s.same(s.here("cp-a"), s.at("copy")) }},
 	{"tar", true, tarUnpacks, tarFindsTheSame},
 	{"rsync", true, rsyncCopies, rsyncHasNothingToDo},
+	{"xattr", true, xattrsAreCopied, xattrsAreThere},
 	{"venv", true, venvIsMade, venvRuns},
 }
 
@@ -420,6 +422,45 @@ func rsyncCopies(s *site) {
 func rsyncHasNothingToDo(s *site) {
 	s.same(s.here("rsync"), s.at("tree"))
 	if out := s.run("rsync", "-aiO", s.here("rsync")+"/", s.at("tree")); out != "" {
+		s.t.Errorf("rsync does not find everything as it was:\n%s", out)
+	}
+}
+
+// xattrsAreCopied gives extended attributes to files of the mount, and copies them there with
+// each program that can.
+func xattrsAreCopied(s *site) {
+	s.run("cp", "-a", s.source("xattr"), s.at("tree"))
+	s.run("setfattr", "-n", "user.comment", "-v", "of plain", s.at("tree/plain"))
+	s.run("setfattr", "-n", "user.binary", "-v", "0x00ff22250a", s.at("tree/plain"))
+	s.run("setfattr", "-n", "user.empty", s.at("tree/sub/tool"))
+	s.run("setfattr", "-n", "user.large", "-v", strings.Repeat("x", 4000), s.at("tree/large"))
+	s.run("cp", "-r", "--preserve=all,xattr", s.at("tree"), s.at("cp"))
+	s.run("rsync", "-aX", s.at("tree")+"/", s.at("rsync"))
+	s.run("tar", "--xattrs", "-C", s.at("tree"), "-cf", s.here("xattr.tar"), ".")
+	s.must(os.Mkdir(s.at("tar"), 0o755))
+	s.run("tar", "--xattrs", "-C", s.at("tar"), "-xpf", s.here("xattr.tar"))
+	s.must(os.Rename(s.at("tree/plain"), s.at("tree/renamed")))
+	s.must(os.WriteFile(s.at("tree/renamed"), []byte("written again"), 0o644))
+}
+
+func xattrsAreThere(s *site) {
+	plain := "user.binary=0sAP8iJQo=\nuser.comment=0sb2YgcGxhaW4=\n\n"
+	for _, tree := range []string{"tree", "cp", "rsync", "tar"} {
+		want := map[string]string{
+			"plain": plain, "sub/tool": "user.empty=0s\n\n", "empty": "",
+			"large": "user.large=0s" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{'x'}, 4000)) + "\n\n",
+		}
+		if tree == "tree" {
+			delete(want, "plain")
+			want["renamed"] = plain
+		}
+		for name, want := range want {
+			if got := s.run("getfattr", "--absolute-names", "-d", "-e", "base64", s.at(tree+"/"+name)); strings.TrimPrefix(got, "# file: "+s.at(tree+"/"+name)+"\n") != want {
+				s.t.Errorf("%s/%s has %q, want %q", tree, name, got, want)
+			}
+		}
+	}
+	if out := s.run("rsync", "-aXiO", s.at("cp")+"/", s.at("tar")); out != "" {
 		s.t.Errorf("rsync does not find everything as it was:\n%s", out)
 	}
 }
