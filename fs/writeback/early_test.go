@@ -225,7 +225,10 @@ func TestEarlyPartsServeAFileWithAttributes(t *testing.T) {
 // them.
 func TestAttributesThatAProgramSetsAreNotLostToEarlyParts(t *testing.T) {
 	mode, mtime := uint32(0o751), time.Unix(1234567890, 0)
-	for name, set := range map[string]SetAttr{"mode": {Mode: &mode}, "time": {Mtime: &mtime}, "both": {Mode: &mode, Mtime: &mtime}} {
+	xattr := &SetXAttr{Name: "user.step", Value: []byte("7")}
+	for name, set := range map[string]SetAttr{
+		"mode": {Mode: &mode}, "time": {Mtime: &mtime}, "both": {Mode: &mode, Mtime: &mtime}, "an extended one": {XAttr: xattr},
+	} {
 		for _, killed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, killed %v", name, killed), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
@@ -244,6 +247,9 @@ func TestAttributesThatAProgramSetsAreNotLostToEarlyParts(t *testing.T) {
 					w.store.Unlock()
 					if set.Mode != nil && got.Meta["mode"] != fmt.Sprint(0o100751) || set.Mtime != nil && got.Meta["mtime"] != "1234567890" || w.inBucket()["p/model"] != filled(200) {
 						t.Errorf("the object has %v and %d bytes", got.Meta, got.Size)
+					}
+					if value, _ := XAttrValue(got.Meta["xattr"], "user.step"); set.XAttr != nil && string(value) != "7" {
+						t.Errorf("the object has %v", got.Meta)
 					}
 					time.Sleep(time.Minute)
 					if parts, _ := w.inUploads(); len(parts) > 0 {

@@ -347,3 +347,45 @@ func TestExtendedAttributesFitIntoMetadata(t *testing.T) {
 		w.stop()
 	})
 }
+
+// A renamed object whose change the loss of power took has what it had.
+func TestRenamedObjectThatLostItsChangeKeepsItsExtendedAttributes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := worldOfXAttrs(t, func(c *Config) {
+			l := usualLimits
+			l.inline = 3
+			c.limits = &l
+		})
+		w.store.deny("p/moved", true)
+		w.rename("theirs", "moved")
+		time.Sleep(time.Minute)
+		h, err := w.space.Open(t.Context(), "", "moved", OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.WriteAt(t.Context(), []byte("OF"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Flush(t.Context()); !errors.Is(err, oss.ErrAccessDenied) {
+			t.Fatal(err) // it tells of the copy
+		}
+		h.Release()
+		w.losePower()
+		one := map[string]string{"user.theirs": "one"}
+		w.wantXAttrs("", "moved", "after the loss of power", one)
+		w.checkJournal()
+		w.store.deny("p/moved", false)
+		time.Sleep(10 * time.Minute)
+		w.drain()
+		w.holds("p/moved", "of others")
+		if got := byName(w.metaAt("p/moved")["xattr"]); !maps.Equal(got, one) {
+			t.Errorf("the object has %q", got)
+		}
+		w.write("", "moved", "written again")
+		w.drain()
+		if got := byName(w.metaAt("p/moved")["xattr"]); !maps.Equal(got, one) {
+			t.Errorf("written again it has %q", got)
+		}
+		w.stop()
+	})
+}
