@@ -36,9 +36,21 @@ func (f *filesystem) changing(id uint64, name string) (*inode, fuse.Status) {
 	return dir, fuse.OK
 }
 
-// created is how a caller wants what it makes. The kernel has applied its umask.
-func created(mode uint32, caller fuse.Caller) writeback.CreateOptions {
-	return writeback.CreateOptions{Mode: mode & 0o7777, UID: caller.Uid, GID: caller.Gid}
+// created is how a caller wants what it makes in dir. The kernel has applied its umask, and leaves
+// it to us that what is made in a set-group-ID directory has its group, and a directory the bit.
+func (f *filesystem) created(dir *inode, mode uint32, directory bool, caller fuse.Caller) writeback.CreateOptions {
+	o := writeback.CreateOptions{Mode: mode & 0o7777, UID: caller.Uid, GID: caller.Gid}
+	if !f.cfg.Attrs {
+		return o
+	}
+	var a fuse.Attr
+	if f.attr(dir, &a); a.Mode&syscall.S_ISGID != 0 {
+		o.GID = a.Gid
+		if directory {
+			o.Mode |= syscall.S_ISGID
+		}
+	}
+	return o
 }
 
 // Create implements [fuse.RawFileSystem].
@@ -51,7 +63,7 @@ func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name stri
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
-	n, h, err := f.make(ctx, dir, name, created(in.Mode, in.Caller), &out.EntryOut)
+	n, h, err := f.make(ctx, dir, name, f.created(dir, in.Mode, false, in.Caller), &out.EntryOut)
 	if errors.Is(err, iofs.ErrExist) && in.Flags&syscall.O_EXCL == 0 {
 		// The kernel took the name for a new one: it came from elsewhere.
 		return f.createThere(ctx, in, dir, name, out)
@@ -131,7 +143,7 @@ func (f *filesystem) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
-	n, h, err := f.make(ctx, dir, name, created(in.Mode, in.Caller), out)
+	n, h, err := f.make(ctx, dir, name, f.created(dir, in.Mode, false, in.Caller), out)
 	if err != nil {
 		return f.refuse("mknod "+name, dir, err)
 	}
@@ -177,8 +189,8 @@ func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string
 	defer f.moves.RUnlock()
 	var given writeback.SetAttr
 	if f.cfg.Attrs {
-		mode, uid, gid, made := in.Mode&0o7777, in.Uid, in.Gid, time.Now()
-		given = writeback.SetAttr{Mode: &mode, UID: &uid, GID: &gid, Mtime: &made}
+		o, made := f.created(dir, in.Mode, true, in.Caller), time.Now()
+		given = writeback.SetAttr{Mode: &o.Mode, UID: &o.UID, GID: &o.GID, Mtime: &made}
 	}
 	if err := f.space.Mkdir(ctx, dir.dirPath(), name, given); err != nil {
 		return f.refuse("mkdir "+name, dir, err)
@@ -201,7 +213,7 @@ func (f *filesystem) Symlink(cancel <-chan struct{}, in *fuse.InHeader, target, 
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
-	file, err := f.makeLink(ctx, dir, name, target, created(0o777, in.Caller), out)
+	file, err := f.makeLink(ctx, dir, name, target, f.created(dir, 0o777, false, in.Caller), out)
 	if err == nil {
 		if err = file.AwaitThrough(ctx); err != nil {
 			f.Forget(out.NodeId, 1)

@@ -104,7 +104,23 @@ func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAt
 	case !f.cfg.Attrs:
 		return f.touch(n, change)
 	}
-	return f.setFile(ctx, n, change)
+	return f.setFile(ctx, n, complete(change, &now))
+}
+
+// complete returns a change of mode or owner with what it leaves as it is now: of what has no
+// metadata that is the mount's, and would be root's and nobody's if only the change were kept.
+func complete(change writeback.SetAttr, now *fuse.Attr) writeback.SetAttr {
+	if change.Mode == nil && change.UID == nil && change.GID == nil {
+		return change
+	}
+	mode, uid, gid := now.Mode&0o7777, now.Uid, now.Gid
+	for _, c := range []struct{ to, from *uint32 }{{&mode, change.Mode}, {&uid, change.UID}, {&gid, change.GID}} {
+		if c.from != nil {
+			*c.to = *c.from
+		}
+	}
+	change.Mode, change.UID, change.GID = &mode, &uid, &gid
+	return change
 }
 
 // askedMtime returns the time of modification that was asked for. The kernel sends
@@ -197,19 +213,10 @@ func (f *filesystem) setDirectory(ctx context.Context, n *inode, change writebac
 
 // keepDirectory lets the marker of a directory keep a change of its attributes.
 func (f *filesystem) keepDirectory(ctx context.Context, n *inode, change writeback.SetAttr, now *fuse.Attr) error {
-	if change.Mode != nil || change.UID != nil || change.GID != nil {
-		mode, uid, gid := now.Mode&0o7777, now.Uid, now.Gid
-		for _, c := range []struct{ to, from *uint32 }{{&mode, change.Mode}, {&uid, change.UID}, {&gid, change.GID}} {
-			if c.from != nil {
-				*c.to = *c.from
-			}
-		}
-		change.Mode, change.UID, change.GID = &mode, &uid, &gid
-	}
 	f.moves.RLock()
 	defer f.moves.RUnlock()
 	at := n.at()
-	return f.space.SetDirAttr(ctx, at.dir, at.name, change)
+	return f.space.SetDirAttr(ctx, at.dir, at.name, complete(change, now))
 }
 
 // giveAttributes lays over a what programs gave to a directory.

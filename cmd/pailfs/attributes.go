@@ -14,7 +14,12 @@ import (
 func (d *daemon) openAttributes(context.Context) error {
 	d.shown = d.names.tree
 	base, live := d.names.tree.(attributes.Base)
-	if !d.settings.KeepsAttrs() || !live {
+	d.attrs = d.settings.KeepsAttrs()
+	if d.settings.Attrs == "auto" && d.names.followed != nil && d.names.followed.Info().Properties["attrs"] != "yes" {
+		// Its names cost no request, unless somebody wants them to.
+		d.attrs = false
+	}
+	if !d.attrs || !live {
 		return nil
 	}
 	tree, err := attributes.New(attributes.Config{
@@ -33,5 +38,9 @@ func (d *daemon) openAttributes(context.Context) error {
 // noteAttributes remembers what metadata an object has that was made here, so that
 // it is not asked for.
 func (d *daemon) noteAttributes(obj oss.Object, meta map[string]string) {
+	if meta == nil {
+		d.cache.SetNote(obj, nil) // no note says nothing, and is asked for
+		return
+	}
 	d.cache.SetNote(obj, manifest.EncodeAttr(manifest.AttrOf(meta)))
 }

@@ -41,6 +41,7 @@ type daemon struct {
 	prefetch    *prefetch.Prefetcher
 	names       names
 	shown       manifest.Tree // the names as the mount shows them
+	attrs       bool          // modes, owners and times are kept
 	writing     *writing      // nil where the mount cannot be written
 	draining    draining
 	leave       bool // what is not published is to stay for the next mount
@@ -324,7 +325,7 @@ func (d *daemon) openMount() error {
 	}
 	mount, err := pailfs.Mount(pailfs.Config{
 		Space:       space,
-		Attrs:       c.KeepsAttrs(),
+		Attrs:       d.attrs,
 		Mountpoint:  d.at,
 		Source:      d.source.String(),
 		Immutable:   c.Immutable || d.names.frozen(),

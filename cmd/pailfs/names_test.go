@@ -427,7 +427,7 @@ func TestAFollowedManifestThatIsWrongGivesTheNewObjectOrESTALE(t *testing.T) {
 			s := newScene(t)
 			p := newPublisher(s)
 			p.publish(p.build(nil))
-			startForeground(t, environ(), s.at, s.mountArgs("--manifest="+mode, "--attrs=none")...) // a request for attributes would notice
+			startForeground(t, environ(), s.at, s.mountArgs("--manifest="+mode)...)
 			replaced := []byte(strings.Repeat("another version", 100))
 			s.put(t, "dir/file", replaced)
 			path := filepath.Join(s.at, "dir/file")

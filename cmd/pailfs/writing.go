@@ -66,7 +66,7 @@ func (d *daemon) openSpace(context.Context) error {
 		StagingSize: int64(c.StagingSize),
 		Bandwidth:   int64(c.UploadBandwidth),
 		Unpaced:     c.UploadPace == "none",
-		Attrs:       c.KeepsAttrs(),
+		Attrs:       d.attrs,
 		Busy:        func() bool { return d.limiter.Stats().InFlight[oss.Demand] > 0 },
 		Changed:     d.nameChanged,
 	}

@@ -319,7 +319,7 @@ func (r *adoptedRecord) apply(st *state) {
 		f.Staged, f.Object, f.Partial = false, f.Published, nil
 		// It may have been renamed since it was published.
 		st.displace(f)
-		if f.Attr.Set {
+		if f.Attr.Set || f.Attr.Mtime != 0 {
 			f.Attr.Mtime, f.PubAttr.Mtime = f.Stamp, f.Stamp
 		}
 	}

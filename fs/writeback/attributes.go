@@ -220,6 +220,9 @@ func (s *Space) setTime(f *File, st *fileState, r *attrRecord, t time.Time) erro
 		return err
 	}
 	r.Stamp = stamp
+	if s.cfg.Attrs {
+		r.Attr.Mtime = stamp // when the cache takes the file, its time then is kept as one that is known
+	}
 	return nil
 }
 

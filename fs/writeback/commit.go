@@ -84,12 +84,13 @@ func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 		s.mu.Unlock()
 		return nil
 	}
-	// The disk may not have a chunk that was fetched or written since.
-	synced = synced && f.present.Load().mark() == before
 	group := []record{r}
 	if p := f.partialNow(now); p != nil {
 		group = []record{p, r}
 	}
+	// The disk may not have a chunk that was fetched or written since, be it while the others
+	// were written down.
+	synced = synced && f.present.Load().mark() == before
 	if synced {
 		group = append(group, &durableRecord{File: f.id, Gen: r.Gen})
 	}
@@ -107,14 +108,15 @@ func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 	s.giveBack(r.Inline) // the journal has a copy
 	wake(s.commitNow)
 	wake(s.publishNow)
-	if err := s.journal.write(pos); err != nil {
+	err := s.journal.write(pos)
+	if err != nil {
 		f.touched.Store(true)
-		return err
 	}
 	if failed != nil {
+		// Also where the journal fails: the kernel tells of it once.
 		return s.spoil(f, failed)
 	}
-	return nil
+	return err
 }
 
 // openForCommit opens the staged file, or returns nil if there is none to commit.

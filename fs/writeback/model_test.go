@@ -31,11 +31,16 @@ type modelFile struct {
 	history []string
 	// tag is an extended attribute.
 	tag string
+	// set says that it has a mode, and mtime is the time that it was given since it was
+	// written last, in seconds; 0 if that is not known.
+	set   bool
+	mode  uint32
+	mtime int64
 }
 
 // change is a write to an open file, which may be committed at any time.
 func (f *modelFile) change(content string) {
-	f.content, f.dirty = content, true
+	f.content, f.dirty, f.mtime = content, true, 0
 	f.history = append(f.history, content)
 }
 
@@ -240,6 +245,7 @@ func (p *program) step() {
 	case 18:
 		if p.tags {
 			p.tag(p.somePath())
+			p.setAttr(p.somePath())
 			return
 		}
 		fallthrough
@@ -278,6 +284,50 @@ func tagOf(text string) string {
 	return "user.tag=" + string(value)
 }
 
+// setAttr changes the mode or the time of a file.
+func (p *program) setAttr(path string) {
+	f := p.files[path]
+	if f == nil {
+		return
+	}
+	dir, base := p.split(path)
+	var a SetAttr
+	switch n := p.rand.IntN(3); {
+	case n == 0:
+		mode := uint32(p.rand.IntN(0o1000))
+		a.Mode = &mode
+	case slices.ContainsFunc(p.open, func(o *openFile) bool { return o.f == f }):
+		return
+	default:
+		at := time.Unix(1_000_000_000+p.rand.Int64N(1_000_000), 0)
+		a.Mtime = &at
+	}
+	p.say("set the attributes of %s: mode %v, time %v", path, a.Mode != nil, a.Mtime)
+	_, err := p.w.space.SetAttr(p.w.Context(), dir, base, a)
+	if !p.expect("setattr", err, nil) {
+		return
+	}
+	if a.Mode != nil {
+		f.set, f.mode = true, *a.Mode
+	}
+	if a.Mtime != nil {
+		f.mtime = a.Mtime.Unix()
+	}
+}
+
+// hasAttributes compares the metadata of the objects with what was set.
+func (p *program) hasAttributes() {
+	for path, f := range p.files {
+		meta := p.w.metaAt("p/" + p.abs(path))
+		if f.set && meta["mode"] != fmt.Sprint(0o100000|f.mode) {
+			p.fail("%s has the mode %q, want %d", path, meta["mode"], 0o100000|f.mode)
+		}
+		if f.mtime != 0 && meta["mtime"] != fmt.Sprint(f.mtime) {
+			p.fail("%s has the time %q, want %d", path, meta["mtime"], f.mtime)
+		}
+	}
+}
+
 func (p *program) create(path string) {
 	p.say("create %s", path)
 	dir, base := p.split(path)
@@ -289,7 +339,7 @@ func (p *program) create(path string) {
 	if !p.expect("create", err, nil) {
 		return
 	}
-	f := &modelFile{}
+	f := &modelFile{set: true}
 	f.change("")
 	p.files[path] = f
 	p.put(&openFile{h, f})
@@ -565,7 +615,7 @@ func (p *program) killed() {
 		if err != nil || !known {
 			p.fail("after a crash %s holds %q, %v, want %q, %q or one of %q", path, got, err, f.content, f.committed, f.history)
 		}
-		f.content = got
+		f.content, f.mtime = got, 0
 		f.close()
 	}
 	p.open = nil
@@ -674,6 +724,12 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 				t.Errorf("seed %d: %s is tagged %q, want %q\n  %s", seed, path, got, f.tag, strings.Join(p.log, "\n  "))
 			}
 		}
+	}
+	if w.cfg.Attrs {
+		for _, p := range programs {
+			p.hasAttributes()
+		}
+		fail()
 	}
 	// In time the names are the base tree's again.
 	time.Sleep(5 * time.Minute)

@@ -89,6 +89,10 @@ func (s *Space) complete(ctx context.Context, u oss.MultipartUpload, parts []oss
 	if err == nil || errors.Is(err, oss.ErrNotFound) {
 		s.uploadEnded(u.ID)
 	}
+	if err == nil {
+		// The same parts have the same ETag, whatever the metadata is.
+		s.noted(info.Object, nil)
+	}
 	return info, err
 }
 

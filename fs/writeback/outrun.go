@@ -76,7 +76,7 @@ func (s *Space) hold(ctx context.Context, op operation, snap *snapshot) (release
 	switch {
 	case err != nil:
 		return nil, err
-	case changed, st.ID == 0, !st.Staged, st.Key != op.Key, st.Durable < st.Gen, st.Size > s.cfg.limits.small, st.Origin != snap.state.Origin:
+	case changed, st.ID == 0, !st.Staged, st.Key != op.Key, st.Durable < st.Gen, st.Size > s.cfg.limits.small, st.described() != snap.state.described():
 		return nil, errSuperseded
 	}
 	snap.state, snap.opens = st, f.opens.Load()

@@ -20,6 +20,28 @@ func TestFileThatIsAppendedToOftenIsPublished(t *testing.T) {
 	}
 }
 
+// A file that was an object of another name is no exception once it has its own.
+func TestRenamedObjectThatIsAppendedToOftenIsPublished(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartsWorld(t, func(c *Config) { c.limits.small = 1 << 20 })
+		w.store.put("p/old", "content")
+		w.write("", "old", "edited")
+		e, _, err := w.space.Lookup(t.Context(), "", "old")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := w.space.OpenFile(t.Context(), e.File, OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.drain()
+		w.rename("old", "log")
+		w.drain()
+		appendOften(t, w, 20, 2*time.Millisecond)
+		r.Release()
+	})
+}
+
 func appendOften(t *testing.T, w *world, size int, every time.Duration) {
 	t.Helper()
 	w.store.put("p/elsewhere/x", "x")

@@ -380,7 +380,11 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
 	if k := s.mu.Keys[op.Key]; k != nil {
 		before = k.Remote
 	}
-	pos := s.record(&doneRecord{Op: op.ID, Object: obj, CRC: crc})
+	records := []record{&doneRecord{Op: op.ID, Object: obj, CRC: crc}}
+	if r := s.mu.carried(op, before, obj, crc); r != nil {
+		records = append(records, r)
+	}
+	pos := s.record(oneOf(records))
 	if s.mu.Keys[op.Key] == nil {
 		s.mu.forgets++
 	}

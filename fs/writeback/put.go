@@ -71,7 +71,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		look.changed = st.Gen != before
 		k := s.mu.Keys[op.Key]
 		there = k.Remote.Same(st.Object) && len(k.Maybe) == 0
-		outrun = s.outrun(&op, run) && (st.Origin.ETag == "" || st.Origin.Key == st.Key)
+		outrun = s.outrun(&op, run) && (st.described().ETag == "" || st.described().Key == st.Key)
 	}
 	growing := s.mu.writing[op.File] != nil && s.mu.writing[op.File].log
 	s.mu.Unlock()
@@ -352,7 +352,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 }
 
 // noted tells what metadata an object has that was made here in one request. That of
-// an upload in parts was fixed when it began, and is asked for.
+// an upload in parts was fixed when it began, and is asked for: nil forgets what was known.
 func (s *Space) noted(obj oss.Object, meta map[string]string) {
 	if s.cfg.Noted != nil {
 		s.cfg.Noted(obj, meta)
@@ -369,6 +369,7 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 		return fmt.Errorf("look what is at %q: %w", op.Key, err)
 	}
 	if i.matches(info) {
+		s.noted(info.Object, nil)
 		return s.done(op, info.Object, i.CRC)
 	}
 	s.mu.Lock()
@@ -431,7 +432,10 @@ func (s *Space) withAttributes(st *fileState, source oss.Info) oss.PutOptions {
 	if s.cfg.Attrs || st.Symlink {
 		o.Meta = st.Attr.meta(o.Meta, st)
 	}
-	o.Meta = st.XAttrs.meta(o.Meta)
+	if source.ETag == "" || st.XAttrs.changed() {
+		// Otherwise they are the object's, whatever is remembered of them.
+		o.Meta = st.XAttrs.meta(o.Meta)
+	}
 	return o
 }
 
@@ -447,6 +451,8 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 		return s.lose(op, snap)
 	case err != nil:
 		return fmt.Errorf("look at the source %q: %w", src.Key, err)
+	case !sameBytes(source.Object, src) && s.follows(op, src, source):
+		return errSuperseded
 	case !sameBytes(source.Object, src):
 		return s.lose(op, snap)
 	}

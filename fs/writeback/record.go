@@ -64,6 +64,9 @@ const (
 	kindSnapXAttrs
 )
 
+// That of what is published while it is renamed.
+const kindCarried recordKind = 46
+
 // record is one change of the state.
 type record interface {
 	kind() recordKind
@@ -162,6 +165,8 @@ func newRecord(k recordKind) record {
 		return &xattrRecord{}
 	case kindSnapXAttrs:
 		return &snapXAttrs{}
+	case kindCarried:
+		return &carriedRecord{}
 	}
 	return nil
 }

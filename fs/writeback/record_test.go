@@ -54,7 +54,7 @@ func fill(v reflect.Value, n *int) {
 
 // lastKind is the highest kind; unused is how many below it are none.
 const (
-	lastKind = kindSnapXAttrs
+	lastKind = kindCarried
 	unused   = 2
 )
 

@@ -55,7 +55,7 @@ type Config struct {
 	Changed func(dir, name string)
 
 	// Noted, if set, is told of the metadata of objects that were made here, before the
-	// base tree shows them.
+	// base tree shows them; nil says that it is to be asked for.
 	Noted func(obj oss.Object, meta map[string]string)
 
 	// limits are not the usual ones in tests.

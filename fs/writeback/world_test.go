@@ -288,6 +288,10 @@ func (w *world) startWith(synced map[string][]byte) {
 	if cfg.Attrs {
 		known := new(notes)
 		cfg.Noted = func(obj oss.Object, meta map[string]string) {
+			if meta == nil {
+				known.SetNote(obj, nil)
+				return
+			}
 			known.SetNote(obj, manifest.EncodeAttr(manifest.AttrOf(meta)))
 		}
 		w.told, err = metadata.New(metadata.Config{Prefix: cfg.Prefix, Markers: true}, w.base, w.bucket, w.bucket, known, nil)
@@ -309,10 +313,12 @@ func (w *world) startWith(synced map[string][]byte) {
 	}()
 }
 
-// notes remembers what was asked of objects until the next start.
+// notes remembers what was asked of objects until the next start; as in the cache, the
+// time of a version is no part of its name.
 type notes struct{ sync.Map }
 
 func (n *notes) Note(obj oss.Object) ([]byte, bool) {
+	obj.ModTime = time.Time{}
 	note, ok := n.Load(obj)
 	if !ok {
 		return nil, false
@@ -320,7 +326,10 @@ func (n *notes) Note(obj oss.Object) ([]byte, bool) {
 	return note.([]byte), true
 }
 
-func (n *notes) SetNote(obj oss.Object, note []byte) { n.Store(obj, note) }
+func (n *notes) SetNote(obj oss.Object, note []byte) {
+	obj.ModTime = time.Time{}
+	n.Store(obj, note)
+}
 
 // closeBase closes the base tree.
 func (w *world) closeBase() {

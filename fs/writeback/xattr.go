@@ -25,6 +25,8 @@ const (
 	maxXAttr = 64 << 10
 	// metaPrefix begins the name of a header that is user metadata.
 	metaPrefix = "x-oss-meta-"
+	// attrRoom is what mode, owner and time may take up of that, which may be given later.
+	attrRoom = 4*len(metaPrefix) + len(metaMode+metaUID+metaGID+metaMtime) + len("33188") + 2*len("4294967295") + len("-9223372036")
 	// userXAttr begins the names of those that programs give.
 	userXAttr = "user."
 )
@@ -171,22 +173,27 @@ func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
 	if st.Symlink {
 		return syscall.EPERM
 	}
+	asked := f.meta == nil
 	meta, err := s.metaOf(ctx, f, &st)
 	if err != nil {
 		return err
 	}
 	before, known := st.XAttrs.given()
-	if !known {
+	if !known || asked && meta != nil && !st.XAttrs.changed() {
+		// What is remembered of the object may be older than what it has.
 		before = meta[manifest.MetaXAttr]
 	}
 	value, err := change.apply(before)
 	if err != nil {
 		return err
 	}
-	size := 0
-	st.XAttrs = &fileXAttrs{Given: value}
-	for name, value := range s.withAttributes(&st, oss.Info{Meta: meta}).Meta {
-		size += len(metaPrefix) + len(name) + len(value)
+	size := attrRoom
+	for name, value := range (&fileXAttrs{Given: value}).meta(maps.Clone(meta)) {
+		switch name {
+		case metaMode, metaUID, metaGID, metaMtime:
+		default:
+			size += len(metaPrefix) + len(name) + len(value)
+		}
 	}
 	if size > maxMeta && len(value) > len(before) {
 		return syscall.ENOSPC
@@ -200,8 +207,9 @@ func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
 		return syscall.ESTALE
 	}
 	var records []record
-	if !known && before != "" {
-		// The journal of an older version did not say what the object has.
+	if had, _ := st.XAttrs.given(); before != had {
+		// The journal of an older version did not say what the object has, or somebody else
+		// has changed it.
 		records = append(records, &xattrRecord{File: f.id, Value: before, Known: true})
 	}
 	pos := s.record(oneOf(append(records, &xattrRecord{File: f.id, Value: value, At: now()})))

@@ -43,5 +43,8 @@ func (t *Tree) Status() Status {
 	return s
 }
 
+// Info describes the manifest that answers.
+func (t *Tree) Info() manifest.Info { return t.now.Load().snapshot.Info() }
+
 // Stats returns how the generation that answers fares.
 func (t *Tree) Stats() manifest.SnapshotStats { return t.now.Load().snapshot.Stats() }

@@ -194,7 +194,8 @@ func (c *Config) checkSpotNotice() error {
 	return nil
 }
 
-// KeepsAttrs reports whether attributes of files are kept in the object store.
+// KeepsAttrs reports whether attributes of files are kept in the object store, unless a
+// manifest without them is followed.
 func (c *Config) KeepsAttrs() bool {
 	return c.Attrs == "oss" || c.Attrs == "auto" && c.Writable()
 }

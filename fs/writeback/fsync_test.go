@@ -1,0 +1,139 @@
+package writeback
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// onceFailing is a disk that does not take a file once, as a kernel does that forgets the pages
+// then. Where during is set it is called instead, when the disk has the file.
+type onceFailing struct {
+	disk
+	path   string
+	told   bool
+	during func()
+}
+
+func (d *onceFailing) sync(f *os.File) error {
+	if f.Name() != d.path || d.told {
+		return d.disk.sync(f)
+	}
+	d.told = true
+	if d.during == nil {
+		return syscall.EIO
+	}
+	err := d.disk.sync(f)
+	d.during()
+	return err
+}
+
+// The disk did not take what was written, and the journal cannot be written at that moment
+// either: no later fsync says that all is well, for the kernel tells of lost pages once.
+func TestFailedFsyncIsNotForgottenWhereTheJournalFailsAsWell(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := worldOfFiles(t, 1)
+		h := w.create("a", "durable")
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.writeAt(h, "changed", 0)
+		failing := &onceFailing{disk: w.space.disk, path: w.space.path(h.file.id)}
+		w.space.disk = failing
+		j := w.space.journal
+		unwritable, err := os.Open(j.file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		swap := func() {
+			j.writing.Lock()
+			j.file, unwritable = unwritable, j.file
+			j.writing.Unlock()
+		}
+		swap()
+		if err := h.Sync(t.Context()); err == nil {
+			t.Error("fsync says that all is well")
+		}
+		swap()
+		if err := unwritable.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Sync(t.Context()); failing.told && !errors.Is(err, syscall.EIO) {
+			t.Errorf("fsync of what the disk has lost: %v, want EIO", err)
+		}
+		w.stop()
+	})
+}
+
+// A chunk that is written while an fsync is written down is not taken for one that the disk
+// has: the record of the chunks may be long.
+func TestFsyncDoesNotVouchForAChunkThatComesWhenItIsWrittenDown(t *testing.T) {
+	w := newPartialWorld(t, func(c *Config) { c.limits.inline = 3 })
+	w.store.put("p/a", string(make([]byte, 320)))
+	h := w.openToEdit("", "a")
+	w.writeAt(h, "first", 0)
+	if err := h.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f, s := h.file, w.space
+	// Every second chunk of many is local.
+	const chunks = 1 << 18
+	p := partial{Base: f.state().Partial.Base, Limit: 16 * chunks, Chunk: 16}
+	var runs []byte
+	for range chunks / 2 {
+		runs = binary.AppendUvarint(binary.AppendUvarint(runs, 1), 1)
+	}
+	p.Local = string(runs)
+	n := newPresence(&p)
+	began := time.Now()
+	n.mark()
+	once := time.Since(began)
+	// Nobody else commits or publishes it.
+	w.cancel()
+	<-w.ended
+	f.present.Store(n)
+	disk := s.disk
+	for i := range 60 {
+		for _, slow := range []bool{false, true} {
+			w.writeAt(h, "again", 0)
+			changed := make(chan struct{})
+			var before presenceMark
+			s.disk = disk
+			if slow {
+				s.disk = &onceFailing{disk: disk, path: s.path(f.id), during: func() {
+					before = n.mark()
+					go func() {
+						defer close(changed)
+						time.Sleep(once * time.Duration(i) / 30)
+						n.changed(int64(32*(i+1)), 1)
+					}()
+				}}
+			} else {
+				close(changed)
+			}
+			if err := f.commit(true); err != nil {
+				t.Fatal(err)
+			}
+			<-changed
+			st := f.state()
+			if slow && (presenceMark{n, st.Partial.Limit, st.Partial.Local}) != before {
+				vouched := false
+				if _, _, err := replay(s.journal.file, s.journal.size(), func(r record, _ int64) error {
+					if g, ok := r.(*groupRecord); ok && len(g.Records) == 3 {
+						p, isPartial := g.Records[0].(*partialRecord)
+						vouched = vouched || isPartial && p.Partial.Local != before.local && p.Partial.Local == st.Partial.Local
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if vouched {
+					t.Fatalf("round %d: one record says that the disk has a chunk that came after it was synced", i)
+				}
+			}
+		}
+	}
+}
