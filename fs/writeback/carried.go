@@ -40,11 +40,11 @@ func (r *carriedRecord) apply(st *state) {
 // carried returns what else is to be recorded when op has made obj of before; nil if its
 // file is still at its key, or was made from something else.
 func (st *state) carried(op operation, before, obj oss.Object, crc uint64) *carriedRecord {
-	f := st.Files[op.File]
-	if now := st.Ops[op.ID]; op.Kind != opPut || f == nil || now == nil || before.ETag == "" || !sameBytes(f.Published, before) && !sameBytes(f.Object, before) {
+	f, now := st.Files[op.File], st.Ops[op.ID]
+	if op.Kind != opPut || f == nil || now == nil || before.ETag == "" || !sameBytes(f.Published, before) && !sameBytes(f.Object, before) {
 		return nil
 	}
-	content := sameBytes(f.Object, before) && f.Gen == st.Ops[op.ID].Gen && (!f.Staged || f.Gen == f.BaseGen)
+	content := sameBytes(f.Object, before) && f.Gen == now.Gen && (!f.Staged || f.Gen == f.BaseGen)
 	if f.Linked && f.Key == op.Key && (!content || !f.Staged) {
 		return nil // the end of op says all that
 	}
