@@ -17,6 +17,9 @@ type Config struct {
 	// Size is the number of bytes that the SSD tier may occupy; 0 means whatever
 	// the file system has beyond MinFreeBytes.
 	Size int64
+	// Beside, if set, tells how many bytes others keep in Dir that count in Size: the SSD
+	// tier occupies so much less, and makes room where it has more.
+	Beside func() int64
 	// Memory is the number of bytes for everything that the cache keeps in memory:
 	// what stays, what is in flight and what waits to be written to SSD. At least
 	// 64 MiB; 0 means an eighth of the memory that the machine, or our cgroup, has,

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pailfs/pailfs/oss"
@@ -58,6 +59,31 @@ func diskUsage(t *testing.T, dir string) (bytes int64) {
 		}
 	}
 	return bytes
+}
+
+func TestTierLeavesWhatOthersKeepBesideIt(t *testing.T) {
+	s := newFakeStore()
+	const size = 16 << 20
+	var beside atomic.Int64
+	c := openCache(t, s, Config{Dir: t.TempDir(), Size: size, Beside: beside.Load})
+	n := 0
+	fill := func() {
+		for range 100 {
+			n++
+			h := openObject(t, c, s.put(fmt.Sprint("object", n), 200_000))
+			checkRead(t, s, h, 0, 200_000)
+			_ = h.Close()
+		}
+		flush(t, c)
+	}
+	fill()
+	waitUntil(t, "the tier is full", func() bool { return c.Stats().SSD.Evicted > 0 })
+	beside.Store(size / 2)
+	waitUntil(t, "the tier has made room", func() bool { return c.Stats().SSD.Used <= size/2 })
+	fill()
+	if st := c.Stats().SSD; st.Used > size/2 || st.Limit > size/2 {
+		t.Errorf("%d bytes are used of %d beside %d of others", st.Used, st.Limit, size/2)
+	}
 }
 
 func TestOpenObjectsAreNotEvicted(t *testing.T) {

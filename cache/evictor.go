@@ -131,11 +131,11 @@ func (t *ssdTier) look(y yielded) (again bool) {
 	return freed < excess && inUse > 0
 }
 
-// updateLimit sets how much the tier may hold: as configured, but no more than
-// leaves the file system its free space, and what was yielded.
+// updateLimit sets how much the tier may hold: as configured, less what others keep
+// beside it, but no more than leaves the file system its free space, and what was yielded.
 func (t *ssdTier) updateLimit(space diskSpace, yielded int64) {
 	_, size, _ := t.residents.usage()
-	t.residents.setLimit(max(0, min(t.size, size+space.freeBytes-t.minFreeBytes-yielded)))
+	t.residents.setLimit(max(0, min(t.size-t.beside(), size+space.freeBytes-t.minFreeBytes-yielded)))
 }
 
 // evict removes objects until that many bytes and files are freed, or nothing can

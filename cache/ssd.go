@@ -38,6 +38,8 @@ type ssdTier struct {
 	objects   *objects
 
 	size, minFreeBytes, minFreeInodes int64
+	// beside is what others keep in the directory that counts in size.
+	beside func() int64
 
 	// indexing keeps what is stored and what is removed apart, so that nothing is
 	// stored of an object that is being thrown away.
@@ -79,6 +81,7 @@ func openSSD(cfg Config, queueBytes int64, files fileSystem, c *Cache) (*ssdTier
 		metrics:       c.metrics,
 		objects:       &c.objects,
 		size:          cfg.Size,
+		beside:        cfg.Beside,
 		minFreeBytes:  cfg.MinFreeBytes,
 		minFreeInodes: cfg.MinFreeInodes,
 		evictions:     make(chan evictRequest),
@@ -141,6 +144,9 @@ func (t *ssdTier) openSpace() error {
 	}
 	if t.size == 0 {
 		t.size = unlimited
+	}
+	if t.beside == nil {
+		t.beside = func() int64 { return 0 }
 	}
 	return nil
 }

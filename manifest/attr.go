@@ -19,7 +19,8 @@ const (
 
 // AttrOf reads the metadata that ossfs 1 and pailfs keep of files: decimal numbers,
 // the mode with the bits of the type, the time in seconds with or without a
-// fraction. What cannot be read is not known. It is nil if there is nothing.
+// fraction, or as [MtimeOf] reads it. What cannot be read is not known. It is nil if there
+// is nothing.
 func AttrOf(meta map[string]string) *Attr {
 	if len(meta) == 0 {
 		return nil
@@ -42,16 +43,35 @@ func AttrOf(meta map[string]string) *Attr {
 			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
 				a.GID, a.Known = uint32(n), a.Known|AttrGID
 			}
-		case "mtime":
-			if t, ok := parseSeconds(value); ok {
+		case metaSeconds:
+			if t, ok := MtimeOf(meta); ok {
 				a.MTime, a.Known = t, a.Known|AttrMTime
 			}
+		case MetaMtime:
 		default:
 			a.User = append(a.User, UserAttr{Name: name, Value: value})
 		}
 	}
 	slices.SortFunc(a.User, func(x, y UserAttr) int { return strings.Compare(x.Name, y.Name) })
 	return a
+}
+
+// metaSeconds is the name of the user metadata that holds the time of the last write as
+// ossfs 1 keeps it, in seconds. MetaMtime is that of ours, which has nanoseconds: a client
+// that does not know it changes the other alone.
+const (
+	metaSeconds = "mtime"
+	MetaMtime   = "pailfs-mtime"
+)
+
+// MtimeOf returns the time of the last write that metadata tells: with nanoseconds if those
+// belong to the seconds that are told.
+func MtimeOf(meta map[string]string) (time.Time, bool) {
+	t, ok := parseSeconds(meta[metaSeconds])
+	if exact, known := parseSeconds(meta[MetaMtime]); ok && known && t.Nanosecond() == 0 && exact.Unix() == t.Unix() {
+		t = exact
+	}
+	return t, ok
 }
 
 // parseSeconds reads seconds since 1970 with up to nine digits of a fraction.

@@ -42,6 +42,10 @@ type Header struct {
 	Properties map[string]string
 }
 
+// BucketProperty is the property in which the maker of a manifest writes the bucket
+// that it was made of.
+const BucketProperty = "bucket"
+
 // Summary says what was built.
 type Summary struct {
 	// Objects is how many keys there are, markers of directories included;

@@ -176,7 +176,7 @@ func (l *Live) list(ctx context.Context, prefix, start, token string) (r *run, l
 			break
 		}
 		if page.Next == request.Token {
-			return nil, false, fmt.Errorf("list directory %q: %w: the server gives the same page again and again", prefix, oss.ErrUnavailable)
+			return nil, false, fmt.Errorf("list directory %q: %w: the server gives the same page again and again", prefix, oss.ErrBadAnswer)
 		}
 		request.Token = page.Next
 	}

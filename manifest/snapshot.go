@@ -20,6 +20,8 @@ var (
 	ErrDamaged = snapfile.ErrDamaged
 	// ErrVersion is that of a manifest of a version that this program does not read.
 	ErrVersion = snapfile.ErrVersion
+	// ErrForeign is that of a manifest that was made of another bucket or prefix.
+	ErrForeign = errors.New("the manifest is another bucket's or prefix's")
 )
 
 // DamageError says what is damaged in which file, and where.
@@ -36,6 +38,9 @@ type SnapshotConfig struct {
 	// Prefix is the mounted part of the bucket: a key that ends with a slash and
 	// begins with the manifest's root. Empty means the manifest's root.
 	Prefix string
+	// Bucket is the bucket that is mounted: a manifest that says that it was made of
+	// another one is refused. Empty takes all.
+	Bucket string
 	// CacheBytes bounds the memory of decoded blocks. Zero means 16 MiB.
 	CacheBytes int64
 	// Links is asked for targets of symlink objects that the manifest does not
@@ -142,7 +147,11 @@ func newSnapshot(f *snapfile.File, cfg SnapshotConfig) (*Snapshot, error) {
 		s.cfg.Prefix = s.root
 	}
 	if !strings.HasPrefix(s.cfg.Prefix, s.root) {
-		err := fmt.Errorf("open manifest %s: it holds the keys under %q, and those under %q are to be shown; build one of these, or mount %q", f.Name(), s.root, cfg.Prefix, s.root)
+		err := fmt.Errorf("open manifest %s: %w: it holds the keys under %q, and those under %q are to be shown; build one of these, or mount %q", f.Name(), ErrForeign, s.root, cfg.Prefix, s.root)
+		return nil, errors.Join(err, f.Close())
+	}
+	if from := f.Info().Properties[BucketProperty]; cfg.Bucket != "" && from != "" && from != cfg.Bucket {
+		err := fmt.Errorf("open manifest %s: %w: it was made of bucket %q, and %q is mounted; build one of this", f.Name(), ErrForeign, from, cfg.Bucket)
 		return nil, errors.Join(err, f.Close())
 	}
 	return s, nil

@@ -28,6 +28,7 @@ type Client struct {
 	latency [numLatencyKinds]latencyEstimate
 	hedging hedgeBudget
 	running runningSet
+	access  *accessWatch
 	// closing is closed by Close, which also calls endLife.
 	closing <-chan struct{}
 	endLife context.CancelFunc
@@ -37,7 +38,7 @@ type Client struct {
 
 // Open returns a client after checking cfg; it makes no request, for which see
 // [Client.Check]. limiter is shared with whatever else uses the same service;
-// nil means one of its own. reg may be nil. The client must be closed.
+// nil means one of its own. reg and log may be nil. The client must be closed.
 func Open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
 	c, err := open(cfg, limiter, reg, log)
 	if err != nil {
@@ -50,6 +51,9 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 	endpoint, err := cfg.validate()
 	if err != nil {
 		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
 	if limiter == nil {
 		if limiter, err = NewLimiter(LimiterConfig{}, reg); err != nil {
@@ -68,12 +72,13 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 		closing:  life.Done(),
 		endLife:  endLife,
 	}
+	c.access = &accessWatch{log: log, every: c.timing.complain}
 	if c.transport, err = newTransport(life, &cfg); err == nil {
 		anonymous := cfg.Credentials.Kind() == CredentialsAnonymous
 		c.conn, err = newConn(&cfg, endpoint, sdkTransport{c.transport, anonymous})
 	}
 	if err == nil {
-		c.metrics, err = newMetrics(reg, cfg.Credentials)
+		c.metrics, err = newMetrics(reg, cfg.Credentials, c.access)
 	}
 	if err != nil {
 		endLife()

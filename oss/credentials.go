@@ -294,6 +294,13 @@ func (s *CredentialSource) Status() CredentialStatus {
 	return st
 }
 
+// Temporary reports whether the keys in force are those of a session, which carries a
+// token.
+func (s *CredentialSource) Temporary() bool {
+	k := s.get()
+	return k != nil && !k.token.empty()
+}
+
 // String names the kind and the shortened key id.
 func (s *CredentialSource) String() string { return "credentials(" + s.describe() + ")" }
 

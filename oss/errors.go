@@ -1,6 +1,9 @@
 package oss
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The kinds of failure that callers distinguish, for errors.Is. The errors that
 // wrap them carry the operation, the key and the server's own code, message
@@ -25,4 +28,9 @@ var (
 	// ErrUnavailable means that the server could not be reached or kept failing for
 	// as long as retrying was worth it.
 	ErrUnavailable = errors.New("object store unavailable")
+	// ErrBadAnswer means that what answers is not OSS, or that something on the way
+	// mangles every answer: no HTTP, endless headers, other bytes than were asked for.
+	// It is an [ErrUnavailable], too, for whether a request was carried out is not
+	// known either; but waiting will hardly help.
+	ErrBadAnswer = fmt.Errorf("%w: it does not answer as OSS does", ErrUnavailable)
 )

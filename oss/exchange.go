@@ -32,9 +32,23 @@ type response struct {
 	sentCRC uint64
 }
 
-// maxAnswer bounds the XML that is read. A page of 1000 of the longest keys,
-// percent-encoded, has less than 4 MiB.
-const maxAnswer = 16 << 20
+const (
+	// maxAnswer bounds the XML that is read. A page of 1000 of the longest keys,
+	// percent-encoded, has less than 4 MiB.
+	maxAnswer = 5 << 20
+	// maxShortAnswer bounds it where no names are listed.
+	maxShortAnswer = 256 << 10
+)
+
+// maxAnswer returns how much of the answer's body is read.
+func (o operation) maxAnswer() int64 {
+	switch o {
+	case opList, opListParts, opListUploads, opDeleteMany:
+		return maxAnswer
+	default:
+		return maxShortAnswer
+	}
+}
 
 // do sends req until it succeeds, fails for good, or time is up. r must be made
 // for it.
@@ -69,6 +83,7 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	resp, header, err := v.send(a, r, req)
 	o = observe(a, err, header)
 	if err == nil {
+		c.access.observe(nil)
 		c.metrics.requests[req.op][outcomeOK].Inc()
 		c.metrics.duration[req.op].Observe(time.Since(a.began).Seconds())
 		return resp, nil
@@ -79,6 +94,7 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	if f.outcome == outcomeTimeout {
 		c.latency[req.op.kind()].add(time.Since(a.began))
 	}
+	c.access.observe(f)
 	c.metrics.requests[req.op][f.outcome].Inc()
 	return nil, f
 }
@@ -131,9 +147,10 @@ func (v *view) send(a *attempt, r *retrying, req *request) (resp *response, head
 		return resp, header, err
 	}
 	resp.header = answer.Headers
-	resp.body, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
-	if err == nil && len(resp.body) > maxAnswer {
-		err = fmt.Errorf("%w: more than %d bytes", errBadAnswer, maxAnswer)
+	most := req.op.maxAnswer()
+	resp.body, err = io.ReadAll(io.LimitReader(answer.Body, most+1))
+	if err == nil && int64(len(resp.body)) > most {
+		err = fmt.Errorf("%w: more than %d bytes", errBadAnswer, most)
 	}
 	return resp, header, err
 }

@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,7 +95,7 @@ var (
 	errStalled     = errors.New("the connection stalled")
 	errHedgeLost   = errors.New("the other request answered first")
 	errClosed      = errors.New("client is closed")
-	errBadAnswer   = errors.New("the answer is not one that OSS gives")
+	errBadAnswer   = errors.New("bad answer")
 )
 
 // codeKinds maps the server's codes to kinds where the status alone would
@@ -195,7 +197,7 @@ func (f *failure) byStatus() {
 	case f.code == "RequestTimeout" || status == http.StatusRequestTimeout:
 		f.outcome, f.transient = outcomeServerError, true
 		return
-	case status >= 500 && status != http.StatusNotImplemented:
+	case status >= 500 && status < 600 && status != http.StatusNotImplemented:
 		// It may have failed after the deed.
 		f.outcome, f.transient, f.ambiguous = outcomeServerError, true, true
 		return
@@ -250,8 +252,27 @@ func (f *failure) fromNetwork(err error) {
 	case permanentNetworkError(err):
 		f.transient = false
 	case errors.Is(err, errBadAnswer):
-		f.cause, f.outcome = err, outcomeBadAnswer
+		f.cause, f.kind, f.outcome = err, ErrBadAnswer, outcomeBadAnswer
+	case notHTTP(err):
+		f.kind, f.outcome = ErrBadAnswer, outcomeBadAnswer
 	}
+}
+
+// notHTTPTexts are what net/http says of an answer that breaks the protocol, or its
+// bounds. It has no types for them.
+var notHTTPTexts = []string{
+	"malformed HTTP", "malformed MIME", "response headers exceeded", "message too large", "1xx informational", "Content-Length",
+	"transfer encoding", "chunked", "chunk length", "header line too long", "trailer",
+}
+
+// notHTTP says that something answered, and that it was no HTTP. A connection that
+// broke, at whatever place, is not meant.
+func notHTTP(err error) bool {
+	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	text := err.Error()
+	return slices.ContainsFunc(notHTTPTexts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // permanentNetworkError says that no repetition can help: whoever answers is not

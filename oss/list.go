@@ -1,6 +1,7 @@
 package oss
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"fmt"
@@ -92,6 +93,10 @@ type listedPrefix struct{ Prefix string }
 func decodeListing(text []byte) (*listing, error) {
 	if x, ok := scanListing(text); ok {
 		return x, nil
+	}
+	// What follows holds many times the text: no page names more than was asked for.
+	if n := bytes.Count(text, []byte("<Contents")) + bytes.Count(text, []byte("<CommonPrefixes")); n > maxPage {
+		return nil, fmt.Errorf("%w: a page of more than %d names", errBadAnswer, maxPage)
 	}
 	x := &listing{}
 	if err := xml.Unmarshal(text, x); err != nil {

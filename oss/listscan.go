@@ -57,6 +57,9 @@ func plainDeclaration(d []byte) bool {
 
 // field reads one child of the document.
 func (s *listScanner) field(name []byte, empty bool) bool {
+	if len(s.page.Contents)+len(s.page.CommonPrefixes) > maxPage {
+		return false
+	}
 	switch string(name) {
 	case "EncodingType":
 		return s.text(name, empty, &s.page.EncodingType)

@@ -57,7 +57,7 @@ type metrics struct {
 // latencyBounds are seconds, from loopback to a server that is nearly dead.
 var latencyBounds = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60}
 
-func newMetrics(reg prometheus.Registerer, source *CredentialSource) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, source *CredentialSource, access *accessWatch) (*metrics, error) {
 	r := registrar{reg: reg}
 	requests := register(&r, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pailfs_oss_requests_total",
@@ -95,6 +95,15 @@ func newMetrics(reg prometheus.Registerer, source *CredentialSource) (*metrics, 
 	}, func() float64 {
 		if t := source.Status().Expires; !t.IsZero() {
 			return float64(t.Unix())
+		}
+		return 0
+	}))
+	register(&r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pailfs_oss_access_refused",
+		Help: "1 while the object store refuses our keys or rights: from the first refusal until a request succeeds again. What is cached is served on.",
+	}, func() float64 {
+		if access.refused.Load() {
+			return 1
 		}
 		return 0
 	}))

@@ -33,7 +33,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		})
 		reg := prometheus.NewPedanticRegistry()
 		var err error
-		if b.client.metrics, err = newMetrics(reg, nil); err != nil {
+		if b.client.metrics, err = newMetrics(reg, nil, &accessWatch{}); err != nil {
 			t.Fatal(err)
 		}
 		if b.client.limiter, err = NewLimiter(LimiterConfig{}, reg); err != nil {
@@ -82,7 +82,7 @@ pailfs_oss_in_flight_limit 64
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 			t.Errorf("lint: %v, %v", problems, err)
 		}
-		if _, err := newMetrics(reg, nil); err == nil {
+		if _, err := newMetrics(reg, nil, &accessWatch{}); err == nil {
 			t.Error("a second client's metrics are mixed into the first's")
 		}
 	})

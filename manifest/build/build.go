@@ -187,7 +187,7 @@ func (b *Build) Run(ctx context.Context) (Result, error) {
 	b.phase.Store(int32(Writing))
 	header := manifest.Header{
 		Began: b.state.plan.Began, Ended: b.ended, BuiltBy: b.cfg.BuiltBy, Source: b.cfg.Source.describe(),
-		Properties: map[string]string{"bucket": b.cfg.Name, "attrs": yesNo(b.cfg.Attrs)},
+		Properties: map[string]string{manifest.BucketProperty: b.cfg.Name, "attrs": yesNo(b.cfg.Attrs)},
 	}
 	maps.Copy(header.Properties, b.cfg.Source.properties())
 	if began, ended := b.cfg.Source.period(); !began.IsZero() {

@@ -31,6 +31,9 @@ type Config struct {
 	// Prefix is the mounted part of the bucket: "" or a key ending with a slash. Its
 	// own manifest is followed.
 	Prefix string
+	// Bucket is its name: a manifest that was made of another one is refused. Empty
+	// takes all.
+	Bucket string
 	// Dir keeps downloaded manifests, so that a restart need not download again. It is
 	// made if missing, and belongs to this tree alone. "" keeps none: a downloaded
 	// file loses its name as soon as it is open.
@@ -142,7 +145,7 @@ func Fetch(ctx context.Context, cfg Config, b Bucket, g publish.Generation) (*ma
 	}
 	defer forget()
 	open := func() (*manifest.Snapshot, error) {
-		return manifest.OpenSnapshot(path, manifest.SnapshotConfig{Prefix: cfg.Prefix, CacheBytes: cfg.CacheBytes, Links: b})
+		return manifest.OpenSnapshot(path, manifest.SnapshotConfig{Prefix: cfg.Prefix, Bucket: cfg.Bucket, CacheBytes: cfg.CacheBytes, Links: b})
 	}
 	snapshot, err := open()
 	if errors.Is(err, manifest.ErrDamaged) && cfg.Dir != "" {
