@@ -20,6 +20,8 @@ const (
 	metaUID   = "uid"
 	metaGID   = "gid"
 	metaMtime = "mtime"
+	// metaNanos has the same with nanoseconds, see manifest.MetaMtime.
+	metaNanos = manifest.MetaMtime
 	// linkMode is the type of a symlink in a mode.
 	linkMode = 0o120000
 	fileMode = 0o100000
@@ -41,8 +43,23 @@ func (a attributes) meta(before map[string]string, st *fileState) map[string]str
 		m[metaUID] = strconv.FormatUint(uint64(a.UID), 10)
 		m[metaGID] = strconv.FormatUint(uint64(a.GID), 10)
 	}
-	m[metaMtime] = strconv.FormatInt(time.Unix(0, st.mtime()).Unix(), 10)
+	setMtime(m, st.mtime())
 	return m
+}
+
+// setMtime writes the time of the last write, in nanoseconds since 1970, into metadata.
+func setMtime(m map[string]string, mtime int64) {
+	t := time.Unix(0, mtime)
+	m[metaMtime] = strconv.FormatInt(t.Unix(), 10)
+	if delete(m, metaNanos); t.Nanosecond() != 0 {
+		m[metaNanos] = fmt.Sprintf("%d.%09d", t.Unix(), t.Nanosecond())
+	}
+}
+
+// dropMtime takes it out.
+func dropMtime(m map[string]string) {
+	delete(m, metaMtime)
+	delete(m, metaNanos)
 }
 
 // parseAttributes reads what ossfs 1 or meta wrote.
@@ -59,6 +76,9 @@ func parseAttributes(m map[string]string) attributes {
 	}
 	if mtime, err := strconv.ParseInt(m[metaMtime], 10, 64); err == nil && mtime > 0 && mtime < 1<<33 {
 		a.Mtime = mtime * int64(time.Second)
+		if t, ok := manifest.MtimeOf(m); ok && t.Unix() == mtime {
+			a.Mtime = t.UnixNano()
+		}
 	}
 	return a
 }
@@ -86,6 +106,17 @@ func attributesOf(known *manifest.Attr) attributes {
 func isLink(m map[string]string) bool {
 	mode, err := strconv.ParseUint(m[metaMode], 10, 32)
 	return err == nil && mode&typeMask == linkMode
+}
+
+// Permissions returns mode and group as they were set, zeros if nobody has set them. It
+// looks at nothing but the state.
+func (f *File) Permissions() (mode, gid uint32) {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	if st := f.space.mu.Files[f.id]; st != nil && st.Attr.Set {
+		return st.Attr.Mode, st.Attr.GID
+	}
+	return 0, 0
 }
 
 // SetAttr says what to change; nil leaves a field as it is.

@@ -98,8 +98,10 @@ func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 		commit = &groupRecord{Records: group}
 	}
 	pos := s.record(commit)
-	if !r.HasInline && !synced {
-		s.mu.undurable[f.id] = true
+	if r.HasInline || synced {
+		s.mu.undurable.recorded(f.id, pos, true)
+	} else {
+		s.mu.undurable.dirty(f.id)
 	}
 	s.mu.Unlock()
 	if r.Gen == st.BaseGen+1 {
@@ -185,9 +187,12 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 	}()
 	st := f.state()
 	var stat syscall.Stat_t
-	began := time.Now()
+	began, mark := time.Now(), f.cuts.mark()
 	if err := syscall.Fstat(int(file.Fd()), &stat); err != nil {
 		return false, nil, fmt.Errorf("stat staged file: %w", err)
+	}
+	if err := f.shrunk(stat.Size, mark); err != nil {
+		return false, nil, fmt.Errorf("commit %q: %w", join(st.Dir, st.Name), err)
 	}
 	r = &closedRecord{File: f.id, Gen: st.Gen + 1, Size: stat.Size, Stamp: stat.Mtim.Nano(), At: now()}
 	first := st.Gen == st.BaseGen && st.Object.ETag == ""
@@ -250,8 +255,7 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 		s.mu.Unlock()
 		return nil
 	}
-	delete(s.mu.undurable, f.id)
-	s.record(&durableRecord{File: f.id, Gen: st.Gen})
+	s.mu.undurable.recorded(f.id, s.record(&durableRecord{File: f.id, Gen: st.Gen}), true)
 	s.mu.Unlock()
 	return nil
 }
@@ -312,12 +316,13 @@ func (s *Space) hurried() bool {
 func (s *Space) commitAll() error {
 	s.mu.Lock()
 	var files []*File
-	for id := range s.mu.undurable {
-		if s.mu.Files[id] == nil {
+	for id, pos := range s.mu.undurable {
+		switch {
+		case s.mu.Files[id] == nil:
 			delete(s.mu.undurable, id)
-			continue
+		case pos == 0:
+			files = append(files, s.file(id))
 		}
-		files = append(files, s.file(id))
 	}
 	s.mu.Unlock()
 	slices.SortFunc(files, func(a, b *File) int { return int(a.id) - int(b.id) })
@@ -325,7 +330,11 @@ func (s *Space) commitAll() error {
 	for _, f := range files {
 		failed = errors.Join(failed, s.commitFile(f))
 	}
-	return errors.Join(failed, s.journal.sync(s.journal.end()))
+	failed = errors.Join(failed, s.journal.sync(s.journal.end()))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.undurable.settle(s.journal.synced())
+	return failed
 }
 
 func (s *Space) commitFile(f *File) error {
@@ -355,6 +364,9 @@ func (f *fileState) lostOnDisk(doing string) error {
 func (s *Space) anew(f *File) error {
 	s.mu.Lock()
 	s.rewrites(f)
+	if errors.Is(f.failure, errDamaged) {
+		f.failure, f.told = nil, false
+	}
 	if st := s.mu.Files[f.id]; st == nil || !st.suspect() {
 		s.mu.Unlock()
 		return nil

@@ -8,21 +8,26 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
-// cutting changes a file while a part of it, or all of it, is sent.
+// cutting changes a file while a part of it, or all of it, is sent: with cut before it is read,
+// with after when it was read.
 type cutting struct {
 	*fakeBucket
-	cut func()
+	cut, after func()
 }
 
 func (b *cutting) UploadPart(ctx context.Context, u oss.MultipartUpload, number int, body oss.Body) (oss.Part, error) {
 	b.Lock()
-	cut := b.cut
-	b.cut = nil
+	cut, after := b.cut, b.after
+	b.cut, b.after = nil, nil
 	b.Unlock()
 	if cut != nil {
 		cut()
 	}
-	return b.fakeBucket.UploadPart(ctx, u, number, body)
+	part, err := b.fakeBucket.UploadPart(ctx, u, number, body)
+	if after != nil {
+		after()
+	}
+	return part, err
 }
 
 // A file that is cut while it is published is no failure that its program is told of.

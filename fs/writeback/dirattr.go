@@ -105,7 +105,7 @@ func (a attributes) dirMeta(before map[string]string) map[string]string {
 		m[metaGID] = strconv.FormatUint(uint64(a.GID), 10)
 	}
 	if a.Mtime != 0 {
-		m[metaMtime] = strconv.FormatInt(time.Unix(0, a.Mtime).Unix(), 10)
+		setMtime(m, a.Mtime)
 	}
 	return m
 }

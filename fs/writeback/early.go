@@ -379,7 +379,9 @@ func (s *Space) startEarly(ctx context.Context, sending *sync.WaitGroup, id file
 		}
 		if w.upload == u {
 			w.missing = append(w.missing, p)
-			s.earlyFailed(ctx, w, err)
+			if !endedEarly(err) { // it was cut, and is sent on when the file has that part again
+				s.earlyFailed(ctx, w, err)
+			}
 		}
 	})
 	return true

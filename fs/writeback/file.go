@@ -45,6 +45,15 @@ type File struct {
 	// CRC-32C of the last content that was committed inline; f.committing guards it.
 	lent, unsure atomic.Bool
 	sum          uint32
+	// cuts are those of the staged file, seen is what it was when it was last compared with what
+	// was committed; f.committing guards seen.
+	cuts cuts
+	seen extentSeen
+	// mapped says that the kernel was given the staged file for writing, and may have
+	// mappings of it still.
+	mapped atomic.Bool
+	// changed is when it was changed, beside what the staged file tells.
+	changed changeTime
 	// named says that the staged file's name is on the disk; f.committing guards it.
 	named bool
 	// meta is what the object has that the file was made from, once it was asked;
@@ -172,8 +181,8 @@ func (f *File) Stat() (Attr, error) {
 		Mode: st.Attr.Mode, UID: st.Attr.UID, GID: st.Attr.GID, Set: st.Attr.Set,
 	}
 	a.Mtime = time.Unix(0, st.mtime())
-	a.Ctime = a.Mtime
 	if !st.Staged {
+		a.Ctime = f.changed.or(0, a.Mtime)
 		a.Size = st.Object.Size
 		a.Blocks = (a.Size + 511) / 512
 		return a, nil
@@ -192,7 +201,8 @@ func (f *File) Stat() (Attr, error) {
 	if f.Partial() {
 		a.Blocks = (a.Size + 511) / 512 // what is not here is no hole
 	}
-	a.Mtime, a.Ctime = time.Unix(stat.Mtim.Unix()), time.Unix(stat.Ctim.Unix())
+	a.Mtime = time.Unix(stat.Mtim.Unix())
+	a.Ctime = f.changed.or(stat.Ctim.Nano(), a.Mtime)
 	return a, nil
 }
 

@@ -119,6 +119,14 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 		}
 		return known.File, err
 	}
+	told := s.told(e.Object)
+	switch {
+	case told != nil:
+		a.Mtime = told.Mtime
+	case a.Mtime == 0 && !e.Object.ModTime.IsZero():
+		// What is made of the object, a copy perhaps, has another time.
+		a.Mtime = e.Object.ModTime.UnixNano()
+	}
 	id := s.mu.NextFile
 	opened := &openedRecord{
 		File: id, Symlink: symlink, Attr: a,
@@ -126,6 +134,9 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 	}
 	pos := s.record(oneOf(opened.with(xattrs)))
 	f := s.file(id)
+	if told != nil {
+		f.changed.carry(told.Ctime)
+	}
 	s.mu.Unlock()
 	s.settleLater(dir, e.Name, pos)
 	return f, s.journal.write(pos)
@@ -222,7 +233,7 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 		return nil
 	}
 	path := s.path(f.id)
-	f.named = false
+	f.named, f.seen = false, extentSeen{}
 	size := int64(-1)
 	if empty {
 		file, err := openStagedFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
@@ -260,6 +271,10 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 	if err == nil && size >= 0 && got != size {
 		err = fmt.Errorf("fetched %d bytes of %d", got, size)
 	}
+	changed := int64(0)
+	if err == nil && !empty {
+		changed, err = ctimeOf(path)
+	}
 	if err != nil {
 		os.Remove(path)
 		return fmt.Errorf("fetch %q for writing: %w", join(st.Dir, st.Name), err)
@@ -273,6 +288,7 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 		return syscall.ESTALE
 	}
 	pos := s.record(&takenRecord{File: f.id, Size: size, Stamp: stamp})
+	f.changed.took(0, changed)
 	s.mu.Unlock()
 	return s.journal.write(pos)
 }
@@ -406,7 +422,7 @@ func (h *Handle) Allocate(ctx context.Context, mode uint32, off, size int64) err
 	}
 	return f.space.withRoom(ctx, size, func() error {
 		return f.change(ctx, off, changed, func() error {
-			return unix.Fallocate(int(f.content.write.Fd()), mode, off, size)
+			return f.cuts.during(func() error { return unix.Fallocate(int(f.content.write.Fd()), mode, off, size) })
 		})
 	})
 }
@@ -528,10 +544,7 @@ func (s *Space) released(f *File) time.Duration {
 		s.mu.Unlock()
 		return 0
 	case !left.Linked && s.mu.keptOf[f.id] == 0 && (left.Suspect == 0 || left.Suspect != left.Gen):
-		f.forget()
-		f.last.Staged = false
-		pos = s.record(&releasedRecord{File: f.id})
-		s.mu.doomed = append(s.mu.doomed, doomed{f.id, pos})
+		pos = s.release(f)
 		s.mu.Unlock()
 		wake(s.commitNow)
 		if err := s.journal.write(pos); err != nil {
@@ -554,4 +567,13 @@ func (s *Space) released(f *File) time.Duration {
 	// A journal without this record comes to the same.
 	os.Remove(s.path(f.id))
 	return 0
+}
+
+// release forgets f, which has no name, and its staged file. s.mu is held and f.content locked.
+func (s *Space) release(f *File) (pos int64) {
+	f.forget()
+	f.last.Staged = false
+	pos = s.record(&releasedRecord{File: f.id})
+	s.mu.doomed = append(s.mu.doomed, doomed{f.id, pos})
+	return pos
 }

@@ -20,6 +20,9 @@ type Entry struct {
 	// File is set if the name means a file that was changed here. Object is then its
 	// content if that is an object, and else has a size and a time only.
 	File *File
+	// Told is what programs were told of the times of an object that was a file of the
+	// space, as long as that is remembered.
+	Told *Times
 }
 
 // nameValidity is how long an answer about a changed name may be repeated.
@@ -48,12 +51,13 @@ func (s *Space) Lookup(ctx context.Context, dir, base string) (Entry, manifest.V
 			below, err = manifest.Entry{}, fs.ErrNotExist
 			valid = manifest.Validity(time.Now())
 		}
+		told := s.told(below.Object)
 		s.mu.Unlock()
 		switch {
 		case known:
 			return e, manifest.Validity(time.Now().Add(nameValidity)), errKnown
 		case same:
-			return Entry{Entry: below}, valid, err
+			return Entry{Entry: below, Told: told}, valid, err
 		}
 		// A name was forgotten meanwhile: what the base tree said may be older.
 		if err := ctx.Err(); err != nil {
@@ -101,6 +105,9 @@ func (f *fileState) mtime() int64 {
 		return f.Stamp
 	case f.Attr.Mtime != 0:
 		return f.Attr.Mtime
+	case f.Stamp != 0:
+		// It was written here. The object has the time of its upload.
+		return f.Stamp
 	}
 	return f.Object.ModTime.UnixNano()
 }
@@ -147,9 +154,10 @@ func (s *Space) ReadDir(ctx context.Context, dir, after string, limit int) ([]En
 		if len(page.entries) > 0 {
 			delete(s.mu.made, dir) // what a listing has shown is there
 		}
-		merged, known := s.merge(dir, key, below, page)
+		merged := s.merge(dir, key, below, page, limit)
+		known := err == nil || s.exists(dir)
 		s.mu.Unlock()
-		if err != nil && !known {
+		if !known {
 			return nil, page.valid, err
 		}
 		if touched {
@@ -203,30 +211,27 @@ func (s *Space) basePage(ctx context.Context, dir, key, below string, limit int)
 }
 
 // merge lays the names of the space over a stretch of the base tree that begins
-// after key, where below leads. known says that the space knows that the directory exists. s.mu is
-// held.
-func (s *Space) merge(dir, key, below string, page basePage) (merged []Entry, known bool) {
+// after key, where below leads. Of its own names it takes no more than limit. s.mu is held.
+func (s *Space) merge(dir, key, below string, page basePage, limit int) (merged []Entry) {
 	names := s.mu.Names[dir]
 	last := ""
 	if !page.end {
 		last = page.entries[len(page.entries)-1].Object.Key
 	}
-	for base, n := range names {
-		known = known || n.Kind != nameGone
-		if n.Kind == nameGone || n.Key <= key || !page.end && n.Key > last {
-			continue
-		}
-		merged = append(merged, s.entryOf(base, n))
-	}
-	if dir != "" && !known {
-		n, ok := s.mu.lookup(parent(dir), dir[strings.LastIndexByte(dir, '/')+1:])
-		known = ok && n.Kind == nameDirectory
+	if len(names) > 0 {
+		s.mu.ordered.after(dir, key, names, func(base string, n name) bool {
+			if !page.end && n.Key > last {
+				return false
+			}
+			merged = append(merged, s.entryOf(base, n))
+			return len(merged) < limit
+		})
 	}
 	for _, e := range page.entries {
 		// A key that is about to go may be shown under another name.
 		if _, hidden := names[e.Name]; !hidden && s.mu.Keys[e.Object.Key] == nil {
 			e.Cursor = cursorOf(e.Object.Key) + e.Cursor
-			merged = append(merged, Entry{Entry: e})
+			merged = append(merged, Entry{Entry: e, Told: s.told(e.Object)})
 		}
 	}
 	slices.SortFunc(merged, func(a, b Entry) int { return strings.Compare(a.sortKey(), b.sortKey()) })
@@ -238,7 +243,16 @@ func (s *Space) merge(dir, key, below string, page basePage) (merged []Entry, kn
 			merged[i].Cursor += below
 		}
 	}
-	return merged, known || dir == ""
+	return merged
+}
+
+// exists reports whether the space knows that a directory exists. s.mu is held.
+func (s *Space) exists(dir string) bool {
+	if dir == "" || !s.mu.hollow(dir) {
+		return true
+	}
+	n, ok := s.mu.lookup(parent(dir), dir[strings.LastIndexByte(dir, '/')+1:])
+	return ok && n.Kind == nameDirectory
 }
 
 // sortKey is the place of e in its directory: its key, for which the cursor stands

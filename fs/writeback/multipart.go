@@ -127,7 +127,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, snap.cut(err)
+		return nil, snap.explain(err)
 	}
 	for _, part := range p.parts {
 		p.crc = oss.CombineCRC64(p.crc, part.CRC64, part.Size)
@@ -201,7 +201,7 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay la
 	if !ok && s.cfg.Attrs && snap.unset() {
 		early := o
 		early.Meta = maps.Clone(o.Meta)
-		delete(early.Meta, metaMtime)
+		dropMtime(early.Meta)
 		known, ok = s.findUpload(op.Key, op.File, lay.first, early, false)
 		snap.timeless = ok
 	}

@@ -438,6 +438,7 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 		return nil, errForgotten
 	}
 	pos := s.record(s.keeping(&renamedRecord{File: f.id, To: to, Time: now()}))
+	s.mu.undurable.recorded(f.id, pos, false)
 	replaced := s.unlinked(there.File)
 	s.mu.Unlock()
 	if err := s.journal.write(pos); err != nil {

@@ -61,9 +61,12 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 	if err == nil {
 		err = chtime(path, st.mtime())
 	}
-	var stamp int64
+	var stamp, changed int64
 	if err == nil {
 		stamp, _, err = stampOf(path)
+	}
+	if err == nil {
+		changed, err = ctimeOf(path)
 	}
 	if err != nil {
 		os.Remove(path)
@@ -87,6 +90,7 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 		&takenRecord{File: f.id, Size: obj.Size, Stamp: stamp}, &partialRecord{File: f.id, Partial: p},
 	}})
 	f.present.Store(newPresence(&p))
+	f.changed.took(0, changed)
 	// The kernel has nothing of this staged file.
 	f.lent.Store(false)
 	f.unsure.Store(false)
@@ -221,7 +225,7 @@ func (f *File) cutTo(size int64) error {
 	s := f.space
 	f.touched.Store(true)
 	path := s.path(f.id)
-	if err := os.Truncate(path, size); err != nil {
+	if err := f.cuts.during(func() error { return os.Truncate(path, size) }); err != nil {
 		return fmt.Errorf("truncate staged file: %w", err)
 	}
 	n := f.present.Load()
@@ -283,16 +287,26 @@ func (f *File) fillOne(n *presence, b []byte, e extent) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	stamp, _, err := stampOf(f.space.path(f.id))
+	path := f.space.path(f.id)
+	stamp, _, err := stampOf(path)
+	if err != nil {
+		return err
+	}
+	before, err := ctimeOf(path)
 	if err != nil {
 		return err
 	}
 	if err := f.put(b[:min(e.size, missing[0].size)], e.off); err != nil {
 		return err
 	}
-	if err := chtime(f.space.path(f.id), stamp); err != nil {
+	if err := chtime(path, stamp); err != nil {
 		return err
 	}
+	after, err := ctimeOf(path)
+	if err != nil {
+		return err
+	}
+	f.changed.took(before, after)
 	n.changed(e.off, e.size)
 	return nil
 }
@@ -320,12 +334,17 @@ func (f *File) opened() {
 // in the object as well. f.committing is held and f.content locked.
 func (f *File) letGo() error {
 	s := f.space
+	changed, err := ctimeOf(s.path(f.id))
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	st := s.mu.Files[f.id]
 	if st == nil {
 		s.mu.Unlock()
 		return nil
 	}
+	f.changed.took(changed, 0)
 	pos := s.record(&adoptedRecord{File: f.id})
 	delete(s.mu.undurable, f.id)
 	s.mu.Unlock()

@@ -230,7 +230,7 @@ func (s *Space) bringPieces(ctx context.Context, op operation, snap *snapshot, f
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return u, nil, 0, snap.cut(err)
+		return u, nil, 0, snap.explain(err)
 	}
 	for _, p := range parts {
 		crc = oss.CombineCRC64(crc, p.CRC64, p.Size)

@@ -264,7 +264,7 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 		return
 	}
 	run.running = false
-	if f := s.mu.Files[op.File]; large && f != nil && f.Gen != was && (errors.Is(err, errSuperseded) || errors.Is(err, errUnsteady)) {
+	if f := s.mu.Files[op.File]; large && f != nil && f.Gen != was && (errors.Is(err, errSuperseded) || errors.Is(err, errUnsteady)) || large && errors.Is(err, errCut) {
 		run.outpaced++
 	}
 	if now.Begun {
@@ -339,7 +339,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 
 // permanent reports whether trying again soon cannot help.
 func permanent(err error) bool {
-	return errors.Is(err, errBaseGone) || errors.Is(err, oss.ErrAccessDenied) || errors.Is(err, oss.ErrNoBucket) || errors.Is(err, oss.ErrInvalid) || errors.Is(err, oss.ErrCorrupted)
+	return errors.Is(err, errBaseGone) || errors.Is(err, errDamaged) || errors.Is(err, oss.ErrAccessDenied) || errors.Is(err, oss.ErrNoBucket) || errors.Is(err, oss.ErrInvalid) || errors.Is(err, oss.ErrCorrupted)
 }
 
 // begin records that the request of op is about to be sent. It fails with

@@ -23,6 +23,9 @@ type snapshot struct {
 	// opens is what File.opens was before; sealed says that it could not change.
 	opens  int64
 	sealed bool
+	// mark is the moment among the cuts of the file since which it was read.
+	cuts *cuts
+	mark cutMark
 	// log says that it grows at its end alone. crc is the CRC-64 that it had at one moment,
 	// if it is not sealed.
 	log bool
@@ -50,7 +53,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	if f == nil {
 		return nil, errSuperseded
 	}
-	opens := f.opens.Load()
+	opens, mark := f.opens.Load(), f.cuts.mark()
 	look := glance{open: f.hasWriters()}
 	before := f.state().Gen
 	if !look.open {
@@ -81,7 +84,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	case !state.Linked && look.changed:
 		return nil, errUnfinished
 	case !state.Staged:
-		return &snapshot{state: state, opens: opens, sealed: true}, nil
+		return &snapshot{state: state, opens: opens, cuts: &f.cuts, mark: mark, sealed: true}, nil
 	case state.suspect():
 		return nil, errOpen
 	case state.Gen == state.BaseGen:
@@ -104,7 +107,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open staged file: %w", err)
 	}
-	snap := &snapshot{state: state, file: file, opens: opens, log: growing}
+	snap := &snapshot{state: state, file: file, opens: opens, cuts: &f.cuts, mark: mark, log: growing}
 	if snap.sealed, err = sealed(file); err != nil {
 		snap.close()
 		return nil, err
@@ -132,19 +135,6 @@ func (n *snapshot) close() {
 	if n.file != nil {
 		n.file.Close() //nolint:errcheck // it was only read
 	}
-}
-
-// cut returns err, which sending the content came to, unless the file became shorter
-// meanwhile: a body that ends too soon is refused as if it could never be sent.
-func (n *snapshot) cut(err error) error {
-	info, failed := n.file.Stat()
-	switch {
-	case failed != nil || info.Size() >= n.state.Size:
-		return err
-	case n.sealed:
-		return errRipening
-	}
-	return errUnsteady
 }
 
 // current says whether what was read is what the file had all the time. Space.mu is
@@ -242,7 +232,7 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 	defer release()
 	content := make([]byte, snap.state.Size)
 	if err := readFull(snap.file, content); err != nil {
-		return err
+		return snap.explain(err)
 	}
 	i := intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}
 	if err := snap.still(i.CRC); err != nil {
@@ -259,7 +249,7 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 			content = make([]byte, snap.state.Size)
 			if err := readFull(snap.file, content); err != nil {
 				release()
-				return nil, intent{}, err
+				return nil, intent{}, snap.explain(err)
 			}
 			return release, intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}, nil
 		}
@@ -284,7 +274,7 @@ func readFull(file *os.File, b []byte) error {
 		return fmt.Errorf("read staged file: %w", err)
 	}
 	if n < len(b) {
-		return errUnsteady
+		return errTooShort
 	}
 	return nil
 }
@@ -405,7 +395,7 @@ func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (o
 	}
 	o := s.withAttributes(st, source)
 	if snap.timeless {
-		delete(o.Meta, metaMtime)
+		dropMtime(o.Meta)
 	}
 	return o, nil
 }

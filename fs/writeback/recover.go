@@ -293,7 +293,7 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 	case fateLost:
 		return s.suspect(journal, f, inline)
 	case fateUndurable:
-		s.mu.undurable[f.ID] = true
+		s.mu.undurable.dirty(f.ID)
 	}
 	return nil
 }
@@ -415,6 +415,13 @@ func orphans(dir string, st *state, keep bool) (kept string, err error) {
 	}
 	aside := filepath.Join(dir, stagedRest+strconv.FormatInt(now(), 10))
 	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), acceptEnding) {
+			// What it is a copy of is there.
+			if err := os.Remove(filepath.Join(dir, stagedDir, e.Name())); err != nil {
+				return kept, err
+			}
+			continue
+		}
 		id, err := strconv.ParseUint(e.Name(), 16, 64)
 		if err != nil || len(e.Name()) != 16 {
 			continue

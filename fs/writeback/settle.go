@@ -259,6 +259,17 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 		return time.Minute
 	}
 	defer f.closeUnused()
+	// What the cache does to the file is no change of it.
+	ctime, err := ctimeOf(s.path(f.id))
+	if err != nil {
+		s.log.Warn("looking at a published file failed", "err", err)
+		return time.Minute
+	}
+	f.changed.move(ctime)
+	defer func() {
+		left, _ := ctimeOf(s.path(f.id)) // 0 if the cache has it
+		f.changed.moved(left)
+	}()
 	moved, err := s.cache.Adopt(ctx, st.Published, st.PubCRC, s.path(f.id))
 	if !moved {
 		// What the cache took and threw away is in the object store: the staged file is gone.
@@ -408,6 +419,7 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 		}
 	}
 	if f != nil {
+		s.remember(f, obj)
 		f.forget()
 		if same {
 			f.last.Object = e.Object // its exact time

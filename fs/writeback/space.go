@@ -165,12 +165,13 @@ type Space struct {
 		sync.Mutex
 		*state
 		// files are the living ones; runs what is known of operations beside the state.
-		files map[fileID]*File
-		runs  map[uint64]*opRun
-		// undurable are files with a generation that is not on the disk.
-		undurable map[fileID]bool
+		files     map[fileID]*File
+		runs      map[uint64]*opRun
+		undurable undurable
 		// made are directories that were made a moment ago.
 		made madeDirs
+		// told is what programs know of the times of objects.
+		told toldTimes
 		// settling are names to compare with the base tree.
 		settling settling
 		// forgets counts forgotten names, changed is closed and replaced at every change.
@@ -274,7 +275,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.state = newState()
 	s.mu.files = make(map[fileID]*File)
 	s.mu.runs = make(map[uint64]*opRun)
-	s.mu.undurable = make(map[fileID]bool)
+	s.mu.undurable = make(undurable)
 	s.mu.failed = make(map[uint64]bool)
 	s.mu.unfinished = make(map[uint64]bool)
 	s.mu.held = make(map[string]int)

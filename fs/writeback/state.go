@@ -207,6 +207,8 @@ type state struct {
 	// Kept are publications of files whose names others have taken since, see kept.go.
 	Kept map[uint64]bool
 
+	// ordered has Names by key, for those directories that were listed.
+	ordered orderedNames
 	// queue has the operations in order, recent by directory. They follow from Ops.
 	queue  opQueue
 	recent recent
@@ -244,7 +246,8 @@ func newState() *state {
 		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
 		Losses: make(map[fileID]*loss), Dirs: make(map[string]dirAttr), preceded: make(map[fileID]int), displaced: make(map[string]map[fileID]bool),
-		Kept: make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
+		ordered: make(orderedNames),
+		Kept:    make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
 		recent: recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)},
 	}
 }
@@ -262,6 +265,7 @@ func (st *state) setName(dir, base string, n name) {
 		names = make(map[string]name)
 		st.Names[dir] = names
 	}
+	st.ordered.replace(dir, base, names[base], n)
 	if old, ok := names[base]; ok && old.Kind == nameDirectory && n.Kind != nameDirectory {
 		delete(st.Dirs, old.Key)
 	}
@@ -296,11 +300,13 @@ func (st *state) dropName(dir, base string) {
 	if n := names[base]; n.Kind == nameDirectory {
 		delete(st.Dirs, n.Key)
 	}
+	st.ordered.replace(dir, base, names[base], name{})
 	delete(names, base)
 	if len(names) > 0 {
 		return
 	}
 	delete(st.Names, dir)
+	delete(st.ordered, dir)
 	if dir != "" {
 		// What hides or replaces the directory may have waited for this.
 		st.named = append(st.named, nameID{parent(dir), dir[strings.LastIndexByte(dir, '/')+1:]})

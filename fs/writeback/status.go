@@ -52,10 +52,12 @@ type Status struct {
 	RestlessCount int            `json:"restless_count"`
 	Restless      []PendingEntry `json:"restless,omitempty"`
 	// Conflicts are changes that met somebody else's, the last hundred.
-	Conflicts []Conflict `json:"conflicts,omitempty"`
+	ConflictCount int        `json:"conflict_count"`
+	Conflicts     []Conflict `json:"conflicts,omitempty"`
 	// Suspects are paths whose content the disk lost.
-	Suspects []string `json:"suspects,omitempty"`
-	Draining bool     `json:"draining"`
+	SuspectCount int      `json:"suspect_count"`
+	Suspects     []string `json:"suspects,omitempty"`
+	Draining     bool     `json:"draining"`
 }
 
 // Conflict is one change that met somebody else's: theirs is at Path.
@@ -86,18 +88,19 @@ func (s *Space) Status() Status {
 	used, limit, _ := s.Usage() // what could not be measured is told as 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	synced := s.journal.synced()
+	s.mu.undurable.settle(synced)
 	st := Status{
 		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0, NotDurable: len(s.mu.undurable),
 		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.sent, Failures: s.mu.stats.failures,
 	}
-	synced := s.journal.synced()
 	some := func(count *int, entries *[]PendingEntry, op *operation) {
 		if *count++; len(*entries) < maxEntries {
 			*entries = append(*entries, s.pendingEntry(op))
 		}
 	}
 	for id, op := range s.mu.Ops {
-		if op.Kind == opPut && s.mu.runs[id].pos > synced && !s.mu.undurable[op.File] {
+		if _, counted := s.mu.undurable[op.File]; op.Kind == opPut && s.mu.runs[id].pos > synced && !counted {
 			st.NotDurable++ // its bytes may be, but not what is to become of them
 		}
 		if at := time.Unix(0, op.At); st.Oldest.IsZero() || at.Before(st.Oldest) {
@@ -128,6 +131,7 @@ func (s *Space) Status() Status {
 	for _, c := range s.mu.Conflicts {
 		st.Conflicts = append(st.Conflicts, Conflict{Path: c.Path, Kept: c.Kept, Time: time.Unix(0, c.At).UTC()})
 	}
+	st.SuspectCount, st.ConflictCount = len(st.Suspects), len(st.Conflicts)
 	return st
 }
 

@@ -171,7 +171,7 @@ func (s *Space) extend(ctx context.Context, op operation, snap *snapshot, t *tai
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, snap.cut(err)
+		return nil, snap.explain(err)
 	}
 	if len(copies) == 1 {
 		parts[0].CRC64 = t.crc

@@ -26,7 +26,7 @@ const (
 	// metaPrefix begins the name of a header that is user metadata.
 	metaPrefix = "x-oss-meta-"
 	// attrRoom is what mode, owner and time may take up of that, which may be given later.
-	attrRoom = 4*len(metaPrefix) + len(metaMode+metaUID+metaGID+metaMtime) + len("33188") + 2*len("4294967295") + len("-9223372036")
+	attrRoom = 5*len(metaPrefix) + len(metaMode+metaUID+metaGID+metaMtime+metaNanos) + len("33188") + 2*len("4294967295") + len("-9223372036") + len("-9223372036.999999999")
 	// userXAttr begins the names of those that programs give.
 	userXAttr = "user."
 )
@@ -190,7 +190,7 @@ func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
 	size := attrRoom
 	for name, value := range (&fileXAttrs{Given: value}).meta(maps.Clone(meta)) {
 		switch name {
-		case metaMode, metaUID, metaGID, metaMtime:
+		case metaMode, metaUID, metaGID, metaMtime, metaNanos:
 		default:
 			size += len(metaPrefix) + len(name) + len(value)
 		}
