@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -27,12 +28,16 @@ func lifetime(v manifest.Validity) time.Duration {
 }
 
 // writtenFor is for how long the kernel may believe the attributes of a file that
-// was changed here: stores through a mapping change its time without a request.
+// was changed here.
 const writtenFor = time.Second
 
 // attrLifetime returns for how long the attributes of n stay true.
 func attrLifetime(n *inode) time.Duration {
-	if n.file.Load() != nil {
+	file := n.file.Load()
+	switch {
+	case file != nil && file.Loose():
+		return 0
+	case file != nil, n.gone.Load():
 		return writtenFor
 	}
 	return forever
@@ -50,9 +55,14 @@ func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 	if n.gone.Load() {
 		a.Nlink = 0
 	}
+	if n.special != nil {
+		n.special.attr(a)
+		return
+	}
 	mtime := n.object.ModTime
 	switch n.kind {
 	case manifest.Directory:
+		n.tree.show()
 		// One link says that the number of subdirectories is not known; two would
 		// tell tree walkers that there are none.
 		a.Mode = fuse.S_IFDIR | f.cfg.DirMode
@@ -84,6 +94,7 @@ func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 	}
 	a.SetTimes(&mtime, &mtime, &mtime)
 	n.giveAttributes(a)
+	n.layTimes(a)
 }
 
 // fileAttr fills the attributes of a file that was changed here.
@@ -120,6 +131,10 @@ func typeBits(k manifest.Kind) uint32 {
 		return fuse.S_IFDIR
 	case manifest.Symlink:
 		return fuse.S_IFLNK
+	case fifoKind:
+		return syscall.S_IFIFO
+	case socketKind:
+		return syscall.S_IFSOCK
 	}
 	return fuse.S_IFREG
 }

@@ -11,6 +11,7 @@ func (m *Mounted) Changed(dir, name string) {
 		return // the kernel does not know it
 	}
 	n.tree.touch()
+	f.times.entries(n, 0)
 	if !f.notify.entry(n.id, name) {
 		f.counters.dropped.Add(1)
 	}

@@ -63,6 +63,7 @@ func (f *filesystem) swappedDir(ctx context.Context, n *inode, swap *manifest.Sw
 		case same:
 			same = false
 			n.tree.renew()
+			f.times.entries(n, 0)
 			f.notify.entryNow(n.id, d.Name)
 			f.notify.contentNow(n.id)
 		case n.tree.told.Load():

@@ -32,7 +32,8 @@ func (u *upper) ServeControl(_ context.Context, caller Caller, cmd uint32, input
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.callers = append(u.callers, caller)
-	u.processes = append(u.processes, ProcessOf(caller.TID)) // while the thread waits
+	pid, _ := ProcessOf(caller.TID) // while the thread waits
+	u.processes = append(u.processes, pid)
 	for i, b := range input {
 		if 'a' <= b && b <= 'z' {
 			b -= 'a' - 'A'

@@ -93,17 +93,27 @@ func (f *filesystem) make(ctx context.Context, dir *inode, name string, o writeb
 	}
 	f.moves.RLock()
 	defer f.moves.RUnlock()
+	at := f.times.now() // what is in a directory should not look older than it
 	h, err := f.space.Create(ctx, dir.dirPath(), name, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	return f.entered(dir, name, manifest.File, h.File(), out), h, nil
+	return f.entered(dir, name, manifest.File, h.File(), at, out), h, nil
 }
 
-// entered tells the kernel of a name that was just made in dir. f.moves is held.
-func (f *filesystem) entered(dir *inode, name string, kind manifest.Kind, file *writeback.File, out *fuse.EntryOut) *inode {
-	n := f.node(dir, &entry{Entry: manifest.Entry{Name: name, Kind: kind}, File: file})
+// entered tells the kernel of a name that was made in dir at a time. f.moves is held.
+func (f *filesystem) entered(dir *inode, name string, kind manifest.Kind, file *writeback.File, at int64, out *fuse.EntryOut) *inode {
+	return f.enteredAs(dir, &entry{Entry: manifest.Entry{Name: name, Kind: kind}, File: file}, at, out)
+}
+
+// enteredAs is entered for an entry that has more.
+func (f *filesystem) enteredAs(dir *inode, e *entry, at int64, out *fuse.EntryOut) *inode {
+	n := f.node(dir, e)
+	if e.Kind == manifest.Directory {
+		n.told.Store(&writeback.Times{Mtime: at, Ctime: at})
+	}
 	dir.tree.touch()
+	f.times.entries(dir, at)
 	f.answer(n, manifest.Validity(time.Now().Add(madeFor)), out)
 	return n
 }
@@ -116,11 +126,11 @@ func (f *filesystem) createThere(ctx context.Context, in *fuse.CreateIn, dir *in
 		return f.refuse("create "+name, dir, err)
 	case e.Kind == manifest.Directory:
 		return fuse.EISDIR
-	case e.Kind == manifest.Symlink:
-		return fuse.Status(estale) // the kernel begins anew, and follows it
+	case e.Kind != manifest.File:
+		return fuse.Status(estale) // the kernel begins anew, and follows or opens it
 	}
 	n := f.node(dir, &e)
-	open := fuse.OpenIn{InHeader: in.InHeader, Flags: in.Flags}
+	open := fuse.OpenIn{InHeader: in.InHeader, Flags: in.Flags, Mode: in.OpenFlags}
 	if status := f.openWritten(ctx, &open, n, &out.OpenOut); !status.Ok() {
 		f.Forget(n.id, 1)
 		return status
@@ -129,8 +139,8 @@ func (f *filesystem) createThere(ctx context.Context, in *fuse.CreateIn, dir *in
 	return fuse.OK
 }
 
-// Mknod implements [fuse.RawFileSystem]: files only. Devices, pipes and sockets have
-// no place in an object store.
+// Mknod implements [fuse.RawFileSystem]. Fifos and sockets are names of this mount alone;
+// devices have no place in it.
 func (f *filesystem) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	start := time.Now()
 	defer func() { f.metrics.done(opCreate, start, status) }()
@@ -138,11 +148,24 @@ func (f *filesystem) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string
 	if dir == nil {
 		return status
 	}
-	if in.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return fuse.EPERM
-	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
+	kind := manifest.File
+	switch in.Mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
+	case syscall.S_IFIFO:
+		kind = fifoKind
+	case syscall.S_IFSOCK:
+		kind = socketKind
+	default:
+		return fuse.EPERM
+	}
+	if local(kind) {
+		if err := f.makeSpecial(ctx, dir, name, kind, f.created(dir, in.Mode, false, in.Caller), out); err != nil {
+			return f.refuse("mknod "+name, dir, err)
+		}
+		return fuse.OK
+	}
 	n, h, err := f.make(ctx, dir, name, f.created(dir, in.Mode, false, in.Caller), out)
 	if err != nil {
 		return f.refuse("mknod "+name, dir, err)
@@ -188,14 +211,15 @@ func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string
 	f.moves.RLock()
 	defer f.moves.RUnlock()
 	var given writeback.SetAttr
+	at := f.times.now()
 	if f.cfg.Attrs {
-		o, made := f.created(dir, in.Mode, true, in.Caller), time.Now()
+		o, made := f.created(dir, in.Mode, true, in.Caller), time.Unix(0, at)
 		given = writeback.SetAttr{Mode: &o.Mode, UID: &o.UID, GID: &o.GID, Mtime: &made}
 	}
 	if err := f.space.Mkdir(ctx, dir.dirPath(), name, given); err != nil {
 		return f.refuse("mkdir "+name, dir, err)
 	}
-	n := f.entered(dir, name, manifest.Directory, nil, out)
+	n := f.entered(dir, name, manifest.Directory, nil, at, out)
 	if f.cfg.Attrs {
 		n.given.Store(&given)
 		f.attr(n, &out.Attr)
@@ -232,10 +256,11 @@ func (f *filesystem) makeLink(ctx context.Context, dir *inode, name, target stri
 	}
 	f.moves.RLock()
 	defer f.moves.RUnlock()
+	at := f.times.now()
 	file, err := f.space.Symlink(ctx, dir.dirPath(), name, target, o)
 	if err != nil {
 		return nil, err
 	}
-	f.entered(dir, name, manifest.Symlink, file, out).target.Store(&target)
+	f.entered(dir, name, manifest.Symlink, file, at, out).target.Store(&target)
 	return file, nil
 }

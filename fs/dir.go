@@ -140,7 +140,14 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 		return f.fail("readdir", h.node, nameErrno(err), err)
 	}
 	defer f.watch(h)
-	for {
+	defer h.mu.answered()
+	defer func() {
+		if h.mu.changed {
+			h.mu.changed = false
+			f.times.entries(h.node, 0)
+		}
+	}()
+	for given := 0; !h.mu.enough(given); given++ {
 		d, e, err := f.peek(ctx, h)
 		if err != nil || d.Name == "" || !add(h.node, d, e, h.mu.valid) {
 			// What came before an error is given out; the next call meets it again.
@@ -148,6 +155,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 		}
 		h.mu.next()
 	}
+	return fuse.OK
 }
 
 // peek returns the next entry, with an empty name at the end of the directory.

@@ -527,3 +527,58 @@ func TestListingNumbersWrapAround(t *testing.T) {
 		t.Errorf("others: %v", keys)
 	}
 }
+
+// TestSeekingCostsTheSameInALargeDirectory goes to every position of a directory and reads
+// one entry there, as seekdir(3) and readdir(3) do, with a buffer for thousands. What the
+// tree is asked for, and what the kernel is told, does not grow with the directory.
+func TestSeekingCostsTheSameInALargeDirectory(t *testing.T) {
+	const most = soughtEntries * soughtPage // entries a position, of the tree and in answers
+	for _, files := range []int{100, 3000} {
+		w := newWorld()
+		w.ttl = 0 // or the kernel would answer by itself
+		crowd(w, "dir", files)
+		s := mounted(t, w, Config{}, cache.Config{})
+		first := openDir(t, s.path("dir"))
+		defer closeFD(t, first)
+		whole, err := listRaw(first, 256<<10)
+		must(t, err)
+		fd := openDir(t, s.path("dir")) // for which the kernel drops what it has
+		defer closeFD(t, fd)
+		before, given, buf := w.listed.Load(), 0, make([]byte, 256<<10)
+		for i, e := range whole[:len(whole)-1] {
+			_, err := unix.Seek(fd, e.Off, unix.SEEK_SET)
+			must(t, err)
+			next, err := getdents(fd, buf)
+			must(t, err)
+			if len(next) == 0 || next[0].Name != whole[i+1].Name {
+				t.Fatalf("%d files: after %q comes %q, want %q", files, e.Name, names(next), whole[i+1].Name)
+			}
+			given += len(next)
+		}
+		asked := int(w.listed.Load() - before)
+		if given > most*files || asked > most*files {
+			t.Errorf("%d files: %d entries were asked of the tree and %d given, at %d positions", files, asked, given, len(whole))
+		}
+	}
+}
+
+// TestSeekingReaderWhoReadsOnGetsAllThereIs: few entries first, and then the more.
+func TestSeekingReaderWhoReadsOnGetsAllThereIs(t *testing.T) {
+	w := newWorld()
+	w.ttl = 0
+	want := crowd(w, "dir", 9000)
+	s := mounted(t, w, Config{}, cache.Config{})
+	fd := openDir(t, s.path("dir"))
+	defer closeFD(t, fd)
+	start, err := getdents(fd, make([]byte, 256<<10))
+	must(t, err)
+	from := len(start) / 2
+	_, err = unix.Seek(fd, start[from-1].Off, unix.SEEK_SET)
+	must(t, err)
+	rest, err := listRaw(fd, 256<<10)
+	must(t, err)
+	got := append(names(start[:from]), names(rest)...)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

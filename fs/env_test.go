@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/mounttest"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -172,26 +172,14 @@ func stressFactor() int {
 }
 
 // lines collects what is logged.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+type lines struct{ mounttest.Output }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// Write implements [io.Writer].
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
 // count returns how many lines hold all of the parts.
 func (l *lines) count(parts ...string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	n := 0
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
 			n++
 		}

@@ -25,8 +25,10 @@ var errnoTable = []struct {
 	{oss.ErrChanged, syscall.ESTALE, syscall.ESTALE},
 	{oss.ErrNotFound, syscall.ENOENT, syscall.ESTALE},
 	{iofs.ErrNotExist, syscall.ENOENT, syscall.ESTALE},
+	{iofs.ErrPermission, syscall.EACCES, syscall.EACCES}, // a link that leads out of what is mounted
 	{oss.ErrAccessDenied, syscall.EACCES, syscall.EACCES},
 	{oss.ErrCorrupted, syscall.EIO, syscall.EIO},
+	{oss.ErrBadAnswer, syscall.EIO, syscall.EIO}, // an ErrUnavailable, too, but one that hardly passes
 	{oss.ErrUnavailable, syscall.ETIMEDOUT, syscall.ETIMEDOUT},
 	{context.DeadlineExceeded, syscall.ETIMEDOUT, syscall.ETIMEDOUT},
 	{oss.ErrNoBucket, syscall.EIO, syscall.EIO},
@@ -81,13 +83,13 @@ func refused(errno syscall.Errno) bool {
 }
 
 // matches is [errors.Is], except that an ENOENT of the cache's own disk does not
-// say that a name of the mount does not exist.
+// say that a name of the mount does not exist, nor its EACCES that one is refused.
 func matches(err, kind error) bool {
 	if !errors.Is(err, kind) {
 		return false
 	}
 	_, ofSystem := errors.AsType[syscall.Errno](err)
-	return !ofSystem || !errors.Is(kind, iofs.ErrNotExist)
+	return !ofSystem || !errors.Is(kind, iofs.ErrNotExist) && !errors.Is(kind, iofs.ErrPermission)
 }
 
 // ours reports whether errno says that something is wrong with us or the store,

@@ -28,14 +28,17 @@ func TestEveryErrorHasItsErrno(t *testing.T) {
 		{oss.ErrChanged, unix.ESTALE, unix.ESTALE},
 		{oss.ErrNotFound, unix.ENOENT, unix.ESTALE},
 		{iofs.ErrNotExist, unix.ENOENT, unix.ESTALE},
+		{iofs.ErrPermission, unix.EACCES, unix.EACCES},
 		{oss.ErrAccessDenied, unix.EACCES, unix.EACCES},
 		{oss.ErrCorrupted, unix.EIO, unix.EIO},
+		{oss.ErrBadAnswer, unix.EIO, unix.EIO},
 		{oss.ErrUnavailable, unix.ETIMEDOUT, unix.ETIMEDOUT},
 		{oss.ErrNoBucket, unix.EIO, unix.EIO},
 		{oss.ErrInvalid, unix.EIO, unix.EIO},
 		{unknown, unix.EIO, unix.EIO},
 		// An errno from below, of the cache's disk say, is not the file's.
 		{unix.ENOENT, unix.EIO, unix.EIO},
+		{unix.EACCES, unix.EIO, unix.EIO},
 	}
 	tested := map[error]bool{}
 	for _, c := range cases {

@@ -41,7 +41,9 @@ type world struct {
 	versions atomic.Int64
 
 	lookups, readdirs, forgets atomic.Int64
-	ranges, rangeBytes         atomic.Int64
+	// listed counts the entries of listings.
+	listed             atomic.Int64
+	ranges, rangeBytes atomic.Int64
 }
 
 // bornAt is when every object was made, so that a test that runs twice sees the
@@ -207,7 +209,9 @@ func (w *world) ReadDir(ctx context.Context, dir, after string, most int) ([]man
 	if ok {
 		i++
 	}
-	return sorted[i:min(i+min(most, 1000), len(sorted))], validity(w.ttl), nil
+	page := sorted[i:min(i+min(most, 1000), len(sorted))]
+	w.listed.Add(int64(len(page)))
+	return page, validity(w.ttl), nil
 }
 
 // ReadLink implements [manifest.Tree].

@@ -28,8 +28,10 @@ type filesystem struct {
 	tree  manifest.Tree
 	names view // tree, with what space has laid over it
 	space *writeback.Space
-	cache *cache.Cache
-	log   *slog.Logger
+	// specials are the names that only this mount has.
+	specials specials
+	cache    *cache.Cache
+	log      *slog.Logger
 
 	nodes    *nodeTable
 	changed  byPath
@@ -42,6 +44,7 @@ type filesystem struct {
 	idle     idleHandles
 	notify   notifier
 	mounted  time.Time
+	times    changeTimes
 
 	// numbered is tree, if the kernel may keep directories by themselves.
 	numbered    numbered

@@ -37,10 +37,15 @@ type inode struct {
 
 	// attr is what the manifest knows beyond the object, or nil.
 	attr atomic.Pointer[manifest.Attr]
+	// special is the fifo or socket that it is, nil for what the bucket can have.
+	special *special
 	// target is that of a symbolic link that was made here: it outlives the name.
 	target atomic.Pointer[string]
 	// given are the attributes that programs gave to a directory.
 	given atomic.Pointer[writeback.SetAttr]
+	// told are the times that programs were told where neither the object nor a file of the
+	// space tells them, or nil.
+	told atomic.Pointer[writeback.Times]
 	// gone says that the name was removed through this mount, while the kernel may
 	// still use the inode.
 	gone atomic.Bool
@@ -72,6 +77,7 @@ func newInode(parent *inode, e *entry) *inode {
 	n.where.Store(at)
 	n.attr.Store(e.Attr)
 	n.file.Store(e.File)
+	n.told.Store(e.Told)
 	if e.Kind == manifest.Directory {
 		n.tree = newDirectory(at.path())
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -202,11 +203,19 @@ func TestProcessOfAThread(t *testing.T) {
 		tid <- unix.Gettid()
 		<-tid
 	}()
-	if got := ProcessOf(uint32(<-tid)); got != uint32(os.Getpid()) {
+	got, groups := ProcessOf(uint32(<-tid))
+	if got != uint32(os.Getpid()) {
 		t.Errorf("process %d, want %d", got, os.Getpid())
 	}
+	want, err := os.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(groups, want, func(a uint32, b int) bool { return int(a) == b }) {
+		t.Errorf("groups %v, want %v", groups, want)
+	}
 	close(tid)
-	if ProcessOf(0) != 0 {
+	if pid, groups := ProcessOf(0); pid != 0 || groups != nil {
 		t.Error("the process of no thread")
 	}
 }

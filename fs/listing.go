@@ -7,11 +7,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/pailfs/pailfs/manifest"
 )
 
 // pageEntries is how many entries are asked of the tree at once.
 const pageEntries = 1024
+
+// Whoever comes to a position by seekdir(3) often wants one entry, but the C library
+// asks for as much as its buffer holds. So such a reader gets few entries, and the more the
+// longer it reads on from there.
+const (
+	soughtEntries = 16
+	soughtGrowth  = 4
+	// soughtPage is how many times as many are asked of the tree: readers that seek often
+	// go on to a position nearby.
+	soughtPage = 4
+)
 
 // An offset in a directory is the number of a listing and a position in it: 0 is
 // the start, 1 is after ".", 2 after "..", and 2+i after the i-th entry. The
@@ -45,10 +58,15 @@ type listing struct {
 	// open counts the open directories that use the listing; guarded by
 	// directory.mu.
 	open int
-	mu   struct {
+	// touches is that of the directory when the listing was begun.
+	touches uint64
+	mu      struct {
 		sync.Mutex
 		// cursors[i] continues after the i-th entry.
 		cursors []string
+		// names is a sum of the names, as many as are summed.
+		names  uint64
+		summed int
 		// expires is when the tree may say something else; zero means never, or
 		// that nothing has been read yet.
 		expires time.Time
@@ -72,6 +90,10 @@ func (l *listing) record(position int, entries []entry, valid manifest.Validity)
 		switch at := first + i; {
 		case at == len(l.mu.cursors):
 			l.mu.cursors = append(l.mu.cursors, e.Cursor)
+			if l.mu.summed == at {
+				l.mu.summed++
+				l.mu.names += xxhash.Sum64String(e.Name)
+			}
 		case at > len(l.mu.cursors) || l.mu.cursors[at] != e.Cursor:
 			return false
 		}
@@ -80,6 +102,14 @@ func (l *listing) record(position int, entries []entry, valid manifest.Validity)
 		l.mu.expires = t
 	}
 	return true
+}
+
+// sum returns what stands for all names, if the listing has them from the start to the end,
+// which was reached.
+func (l *listing) sum() (names uint64, whole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.names, l.mu.summed == len(l.mu.cursors)
 }
 
 // expire makes the listing expire at t if it would later.
@@ -131,11 +161,19 @@ type directory struct {
 	// told says that the kernel may hold names of the directory, or the absence of
 	// some. It is set before the tree is asked.
 	told atomic.Bool
+	// shown says that the kernel may hold the times of the directory. It is set before they
+	// are looked at.
+	shown atomic.Bool
 	// renewals counts the generations of names in which the directory changed.
 	renewals atomic.Uint64
-	mu       struct {
+	// touches counts the names that were changed here.
+	touches atomic.Uint64
+	mu      struct {
 		sync.Mutex
-		number  uint64
+		number uint64
+		// seen is what was listed last, whole: the number of the listing, its names, and
+		// touches; without a number nothing was.
+		seen    struct{ number, names, touches uint64 }
 		current *listing
 		// others are listings that an open directory still uses, or may come back to.
 		others map[uint64]*listing
@@ -182,6 +220,13 @@ func (d *directory) renew() {
 func (d *directory) tell() {
 	if !d.told.Load() {
 		d.told.Store(true)
+	}
+}
+
+// show notes that the kernel is about to learn of the times.
+func (d *directory) show() {
+	if !d.shown.Load() {
+		d.shown.Store(true)
 	}
 }
 
@@ -235,7 +280,7 @@ func (d *directory) find(number uint64) (*listing, bool) {
 
 func (d *directory) nextLocked(cursors []string) *listing {
 	d.mu.number = d.mu.number%lastNumber + 1
-	l := &listing{number: d.mu.number}
+	l := &listing{number: d.mu.number, touches: d.touches.Load()}
 	l.mu.cursors = cursors
 	return l
 }
@@ -254,6 +299,7 @@ func (d *directory) replaceLocked(l *listing) {
 // touch says that a name was changed here: whoever begins to read gets a new
 // listing. What the kernel has cached it has dropped by itself.
 func (d *directory) touch() {
+	d.touches.Add(1)
 	d.mu.Lock()
 	current := d.mu.current
 	d.mu.Unlock()
@@ -263,6 +309,23 @@ func (d *directory) touch() {
 	current.mu.Lock()
 	defer current.mu.Unlock()
 	current.mu.expires = time.Unix(1, 0)
+}
+
+// changedElsewhere reports whether a listing that has come to its end has other names than
+// the one before, which nobody has changed here.
+func (d *directory) changedElsewhere(l *listing) bool {
+	names, whole := l.sum()
+	if !whole || d.touches.Load() != l.touches {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.mu.seen
+	if l.number <= before.number {
+		return false
+	}
+	d.mu.seen.number, d.mu.seen.names, d.mu.seen.touches = l.number, names, l.touches
+	return before.number > 0 && before.touches == l.touches && before.names != names
 }
 
 // opened counts one more open directory.
@@ -316,8 +379,16 @@ type lister struct {
 	pending  []entry
 	valid    manifest.Validity
 	end      bool
+	// changed says that names were met, or missed, that nobody has made or removed here.
+	changed bool
 	// renewals is that of the directory when pending was read.
 	renewals uint64
+	// page is what was read of the tree last, from position first on: pending is its end.
+	page  []entry
+	first int
+	// sought is how many entries the next answer has to a reader that came by seekdir(3),
+	// 0 for as many as fit.
+	sought int
 }
 
 // seek moves to an offset that the kernel has from us.
@@ -328,9 +399,10 @@ func (r *lister) seek(off uint64, now time.Time) {
 			return
 		}
 	}
-	r.position, r.pending, r.end = position, nil, false
+	r.position, r.pending, r.end, r.sought = position, nil, false, soughtEntries
 	switch {
 	case position == 0:
+		r.sought = 0
 		l, _ := r.dir.enter(now)
 		r.swap(l)
 	case number != r.list.number:
@@ -339,12 +411,32 @@ func (r *lister) seek(off uint64, now time.Time) {
 		if l, ok := r.dir.find(number); ok {
 			r.swap(l)
 		}
+	case position >= r.first && position-r.first < len(r.page) && !r.list.expired(now):
+		r.pending = r.page[position-r.first:]
 	}
 }
 
 func (r *lister) swap(l *listing) {
 	r.dir.leave(r.list)
-	r.list = l
+	r.list, r.page = l, nil
+}
+
+// enough reports whether an answer of so many entries is as long as it should be.
+func (r *lister) enough(given int) bool { return r.sought > 0 && given >= r.sought }
+
+// answered notes that the reader got an answer: if it goes on from there it wants more.
+func (r *lister) answered() {
+	if r.sought *= soughtGrowth; r.sought > pageEntries {
+		r.sought = 0
+	}
+}
+
+// ask returns how many entries to ask of the tree that follow position at.
+func (r *lister) ask(at int) int {
+	if r.sought == 0 || at < r.position {
+		return pageEntries
+	}
+	return min(r.sought*soughtPage, pageEntries)
 }
 
 // fill reads on if no entry is pending. There is none afterwards at the end. At
@@ -352,11 +444,11 @@ func (r *lister) swap(l *listing) {
 func (r *lister) fill(ctx context.Context) error {
 	if n := r.dir.renewals.Load(); n != r.renewals {
 		// What was read ahead must not be told after the kernel was made to forget it.
-		r.renewals, r.pending, r.end = n, nil, false
+		r.renewals, r.pending, r.page, r.end = n, nil, nil, false
 	}
 	for len(r.pending) == 0 && !r.end {
 		cursor, at := r.list.cursor(r.position)
-		entries, valid, err := r.tree.ReadDir(ctx, *r.dir.path.Load(), cursor, pageEntries)
+		entries, valid, err := r.tree.ReadDir(ctx, *r.dir.path.Load(), cursor, r.ask(at))
 		if err != nil {
 			return err
 		}
@@ -364,8 +456,11 @@ func (r *lister) fill(ctx context.Context) error {
 			r.list = r.dir.fork(r.list, at)
 			r.list.record(at, entries, valid)
 		}
+		r.page, r.first = entries, at
 		r.valid = valid
-		r.end = len(entries) == 0
+		if r.end = len(entries) == 0; r.end && r.dir.changedElsewhere(r.list) {
+			r.changed = true
+		}
 		if skip := r.position - at; skip < len(entries) {
 			r.pending = entries[max(skip, 0):]
 		}

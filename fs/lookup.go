@@ -86,12 +86,15 @@ func (f *filesystem) answer(n *inode, valid manifest.Validity, out *fuse.EntryOu
 
 // Forget implements [fuse.RawFileSystem].
 func (f *filesystem) Forget(id, references uint64) {
-	if n := f.nodes.forget(id, references); n != nil {
+	if n := f.times.forget(f.nodes, id, references); n != nil {
 		f.idle.drop(n)
 		if n.tree != nil {
 			f.cursors.forgotten(n.tree)
 		}
 		if f.space != nil {
+			if n.kind != manifest.Directory && !n.gone.Load() {
+				f.remind(n)
+			}
 			f.changed.drop(n.at().path(), n)
 		}
 	}

@@ -9,19 +9,25 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 // patience bounds every wait of these tests; nothing is asserted on it.
 const patience = 2 * time.Minute
 
-// TestMain runs the tests with the umask that a daemon has, and fails if a mount
-// or a goroutine outlives them. The same binary is the program that reads mounts
+// TestMain runs the tests in a mount namespace of their own, with the umask that a
+// daemon has, and fails if a mount or a goroutine outlives them. The same binary is the program that reads mounts
 // from outside: a page fault on our own mount would stop the garbage collector,
 // and with it us.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == readerCommand {
 		os.Exit(readerMain(os.Args[2:]))
 	}
+	os.Exit(mounttest.Main(func() int { return runTests(m) }))
+}
+
+func runTests(m *testing.M) int {
 	syscall.Umask(0)
 	code := m.Run()
 	if code == 0 {
@@ -34,7 +40,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // leaked returns an error if goroutines do not end, for which a busy machine gives

@@ -59,6 +59,7 @@ func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Regist
 	m := &Mounted{cfg: cfg, fs: f, log: log, noOpen: noOpen, done: make(chan struct{})}
 	if err := m.start(reg); err != nil {
 		f.metrics.unregister(reg)
+		f.times.clock.close()
 		return nil, err
 	}
 	return m, nil
@@ -80,17 +81,23 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		logs:          rate.NewLimiter(10, 50),
 		keeping:       keeping{queue: make(chan kept)},
 	}
+	f.times.notify = &f.notify
+	f.specials.clock = f.times.now
 	f.keepAtOnce.Store(keepMost)
 	if cfg.Immutable {
 		f.numbered, _ = tree.(numbered)
 	}
 	if f.space != nil {
-		f.names = f.space
+		f.names = localNames{f.space, &f.specials, log}
 	}
 	f.idle.unpin = f.unpin
 	var err error
+	if f.times.clock, err = newKernelClock(); err != nil {
+		return nil, err
+	}
 	f.metrics, err = newMetrics(reg, &f.counters, func() float64 { return float64(f.nodes.count.Load()) })
 	if err != nil {
+		f.times.clock.close()
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return f, nil
@@ -128,6 +135,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 		cancel()
 		helpers.Wait()
 		m.fs.closeAll()
+		m.fs.times.clock.close()
 		m.fs.metrics.unregister(reg)
 	}()
 	err = m.server.WaitMount()

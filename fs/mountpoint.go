@@ -158,7 +158,7 @@ func mountOptions(cfg Config, direct bool) *fuse.MountOptions {
 		ExplicitDataCacheControl: true,
 		// The first page of a directory comes with attributes, further ones if the
 		// reader asked for some.
-		ExtraCapabilities: fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO,
+		ExtraCapabilities: fuse.CAP_READDIRPLUS_AUTO,
 		DirectMountStrict: direct,
 		DirectMountFlags:  unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV,
 	}
@@ -169,6 +169,9 @@ func mountOptions(cfg Config, direct bool) *fuse.MountOptions {
 		o.DirectMountFlags &^= unix.MS_RDONLY
 		return o
 	}
+	// Where files are written it would leave old pages in the page cache: what is read while
+	// a direct write is under way is dropped only after one that somebody waits for.
+	o.ExtraCapabilities |= fuse.CAP_ASYNC_DIO
 	if !direct {
 		o.Options = append(o.Options, "ro")
 	}

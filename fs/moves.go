@@ -40,6 +40,7 @@ func (f *filesystem) lookup(ctx context.Context, dir *inode, name string) (entry
 // parent, with everything below it. f.moves is held for writing.
 func (f *filesystem) moved(from string, parent *inode, name string) {
 	to := join(parent.dirPath(), name)
+	f.specials.moved(from, to)
 	for _, n := range f.nodes.all() {
 		if n.id == rootID {
 			continue

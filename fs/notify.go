@@ -50,6 +50,17 @@ func (n *notifier) entryNow(dir uint64, name string) { n.deliver(note{dir, name}
 // contentNow is content for such a goroutine.
 func (n *notifier) contentNow(node uint64) { n.deliver(note{node: node}) }
 
+// attributes makes the kernel ask for the attributes of a node again, and take no answer
+// that is on its way. Unlike the others it takes no lock of the kernel's that a request
+// holds, and may be called from one.
+func (n *notifier) attributes(node uint64) {
+	select {
+	case <-n.started:
+		_ = n.server.InodeNotify(node, -1, 0) // it does not know the node, which is as good
+	default:
+	}
+}
+
 // deliver tells the kernel. An error says that it does not know the node or the
 // name, or not any more, which is as good.
 func (n *notifier) deliver(v note) {

@@ -28,8 +28,8 @@ func (f *filesystem) openWritten(ctx context.Context, in *fuse.OpenIn, n *inode,
 	var err error
 	if mayWrite(in.Flags) {
 		h, err = f.openToWrite(ctx, n, st, in.Flags&syscall.O_TRUNC != 0)
-		if err == nil {
-			err = f.dropPrivileges(ctx, n, in.Uid)
+		if err == nil && in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
+			err = f.dropPrivileges(ctx, n, &in.Caller)
 		}
 	} else {
 		err = f.hold(ctx, n, st)
@@ -68,6 +68,12 @@ func (f *filesystem) openToWrite(ctx context.Context, n *inode, st *fileState, t
 			return nil, err
 		}
 	}
+	if truncate {
+		if err := h.File().TouchNow(); err != nil {
+			h.Release()
+			return nil, err
+		}
+	}
 	// Those who have it open already must go on to see this file, also when the
 	// writer has gone: what they have is not exchanged while somebody holds it.
 	if err := f.hold(ctx, n, st); err != nil {
@@ -94,6 +100,7 @@ func (f *filesystem) openVersion(ctx context.Context, n *inode, o writeback.Open
 		if staged {
 			return nil, estale
 		}
+		f.remind(n)
 		at := n.at()
 		h, err := f.space.Open(ctx, at.dir, at.name, o)
 		if err != nil {
@@ -177,6 +184,11 @@ func (f *filesystem) answerOpen(n *inode, st *fileState, h *writeback.Handle, ou
 	f.counters.openFiles.Add(1)
 	f.tellMode(n, mode, id, first, out)
 	if h != nil {
+		if mode == passthrough {
+			// The kernel may believe attributes that a store through a mapping changes.
+			h.File().MayBeMapped()
+			f.notify.attributes(n.id)
+		}
 		out.OpenFlags &^= fuse.FOPEN_NOFLUSH
 		out.Fh = f.handles.add(&openFile{node: n, handle: h})
 	}
@@ -206,23 +218,4 @@ func (f *filesystem) decideStaged(st *fileState, staged *os.File, write bool) er
 		}
 	}
 	return nil
-}
-
-// dropPrivileges clears the bits that let others run a file with its owner's
-// rights, when one who is not root opens it to write. The kernel leaves that to us,
-// and we do not see writes in passthrough.
-func (f *filesystem) dropPrivileges(ctx context.Context, n *inode, uid uint32) error {
-	file := n.file.Load()
-	if !f.cfg.Attrs || uid == 0 || file == nil {
-		return nil
-	}
-	now, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	mode := now.Mode &^ (syscall.S_ISUID | syscall.S_ISGID)
-	if !now.Set || mode == now.Mode {
-		return nil
-	}
-	return f.space.SetAttrFile(ctx, file, writeback.SetAttr{Mode: &mode})
 }

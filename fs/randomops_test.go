@@ -20,16 +20,22 @@ import (
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
 )
 
+// testSeed returns the seed of a random test: PAILFS_TEST_SEED, so that a run can be
+// repeated, or another one each time.
+func testSeed() uint64 {
+	if s, err := strconv.ParseUint(os.Getenv("PAILFS_TEST_SEED"), 10, 64); err == nil {
+		return s
+	}
+	return uint64(time.Now().UnixNano())
+}
+
 // TestRandomOperationsAsOnALocalDisk does the same random operations on a mount and
 // on the local disk, by several workers, and compares every outcome. Each worker
 // has a directory that only it changes, so that what it finds does not depend on
 // the others; they share the mount, the staging directory and the journal. At the
 // end the trees are compared, and after a flush what is in the bucket.
 func TestRandomOperationsAsOnALocalDisk(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("PAILFS_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
+	seed := testSeed()
 	for _, mode := range []Choice{On, Off} {
 		t.Run("passthrough "+mode.String(), func(t *testing.T) {
 			t.Logf("PAILFS_TEST_SEED=%d", seed)

@@ -28,6 +28,9 @@ var readerTasks = map[string]func(args json.RawMessage) (any, error){
 	"mount":        task(mountAs),
 	"abandon":      task(abandon),
 	"wait":         task(waitFor),
+	"table":        task(runTable),
+	"exercise":     task(exercise),
+	"overtake":     task(overtake),
 }
 
 func task[A, R any](f func(A) (R, error)) func(json.RawMessage) (any, error) {

@@ -31,13 +31,7 @@ func (f *filesystem) Unlink(cancel <-chan struct{}, in *fuse.InHeader, name stri
 func (f *filesystem) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
 	start := time.Now()
 	defer func() { f.metrics.done(opRmdir, start, status) }()
-	return f.remove(cancel, in, name, "rmdir", func(ctx context.Context, dir, name string) error {
-		return f.space.Rmdir(ctx, dir, name)
-	})
-}
-
-func (f *filesystem) unlink(ctx context.Context, dir, name string) error {
-	return f.space.Unlink(ctx, dir, name)
+	return f.remove(cancel, in, name, "rmdir", f.rmdir)
 }
 
 // remove takes a name away.
@@ -60,6 +54,7 @@ func (f *filesystem) remove(cancel <-chan struct{}, in *fuse.InHeader, name, doi
 		return f.refuse(doing+" "+name, dir, err)
 	}
 	dir.tree.touch()
+	f.times.entries(dir, 0)
 	f.left(n)
 	return fuse.OK
 }
@@ -70,5 +65,6 @@ func (f *filesystem) left(n *inode) {
 		return
 	}
 	n.gone.Store(true)
+	f.times.status(n)
 	f.changed.drop(n.at().path(), n)
 }

@@ -2,9 +2,11 @@ package fs
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -28,16 +30,26 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 		return f.refuse("rename "+oldName, from, err)
 	}
 	var victim *inode
+	var over *entry
 	if there, _, err := f.lookup(ctx, to, newName); err == nil {
-		victim = f.known(to, &there)
+		over, victim = &there, f.known(to, &there)
 		f.keep(ctx, victim)
 	}
 	if err := f.space.Admit(ctx); err != nil {
 		return f.refuse("rename "+oldName, from, err)
 	}
-	if e.Kind == manifest.Directory {
+	switch {
+	case in.Flags&^unix.RENAME_NOREPLACE != 0:
+		err = syscall.EINVAL
+	case local(e.Kind):
+		err = f.renameSpecial(ctx, from, to, &e, over, newName, in.Flags, victim)
+	case over != nil && local(over.Kind) && in.Flags&unix.RENAME_NOREPLACE != 0:
+		err = syscall.EEXIST
+	case over != nil && local(over.Kind) && e.Kind == manifest.Directory:
+		err = syscall.ENOTDIR
+	case e.Kind == manifest.Directory:
 		err = f.renameDirectory(ctx, from, to, oldName, newName, in.Flags, victim)
-	} else {
+	default:
 		err = f.renameFile(ctx, from, to, &e, newName, in.Flags, victim)
 	}
 	if err != nil {
@@ -45,6 +57,10 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	}
 	from.tree.touch()
 	to.tree.touch()
+	f.times.entries(from, 0)
+	if to != from {
+		f.times.entries(to, 0)
+	}
 	return fuse.OK
 }
 
@@ -55,6 +71,9 @@ func (f *filesystem) renameDirectory(ctx context.Context, from, to *inode, oldNa
 	f.moves.count.Add(1)
 	defer f.moves.count.Add(1)
 	path := join(from.dirPath(), oldName)
+	if newPath := join(to.dirPath(), newName); path != newPath && f.specials.any(newPath) {
+		return syscall.ENOTEMPTY
+	}
 	if _, err := f.space.Rename(ctx, from.dirPath(), oldName, to.dirPath(), newName, flags); err != nil {
 		return err
 	}
@@ -63,6 +82,11 @@ func (f *filesystem) renameDirectory(ctx context.Context, from, to *inode, oldNa
 	}
 	f.left(victim)
 	f.moved(path, to, newName)
+	now := join(to.dirPath(), newName)
+	f.times.renamed(path, now)
+	if n := f.directory(now); n != nil {
+		f.times.status(n)
+	}
 	return nil
 }
 
@@ -71,6 +95,9 @@ func (f *filesystem) renameFile(ctx context.Context, from, to *inode, e *entry, 
 	f.moves.RLock()
 	defer f.moves.RUnlock()
 	n := f.known(from, e)
+	if n != nil {
+		f.remind(n)
+	}
 	file, err := f.space.Rename(ctx, from.dirPath(), e.Name, to.dirPath(), newName, flags)
 	if err != nil {
 		return err
@@ -79,11 +106,15 @@ func (f *filesystem) renameFile(ctx context.Context, from, to *inode, e *entry, 
 		return nil // onto itself
 	}
 	f.left(victim)
-	if n == nil || file == nil {
+	f.specials.drop(to.dirPath(), newName)
+	if file == nil {
 		return nil
 	}
-	f.changed.drop(n.at().path(), n)
-	n.where.Store(&place{parent: to.id, dir: to.dirPath(), name: newName})
-	f.bind(n, file)
+	if n != nil {
+		f.changed.drop(n.at().path(), n)
+		n.where.Store(&place{parent: to.id, dir: to.dirPath(), name: newName})
+		f.bind(n, file)
+	}
+	file.MarkChanged(f.times.now())
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,21 +127,27 @@ func dying(tid uint32) bool {
 	return false
 }
 
-// ProcessOf returns the process that the thread tid belongs to, 0 if unknown. It
-// reads a file of /proc, which takes longer than many a request.
-func ProcessOf(tid uint32) uint32 {
+// ProcessOf returns the process that the thread tid belongs to and the supplementary
+// groups of the thread, 0 and none if unknown. It reads a file of /proc, which takes longer
+// than many a request.
+func ProcessOf(tid uint32) (pid uint32, groups []uint32) {
 	if tid == 0 {
-		return 0
+		return 0, nil
 	}
 	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(tid), 10) + "/status")
 	if err != nil {
-		return 0
+		return 0, nil
 	}
-	pid, err := strconv.ParseUint(statusField(status, "Tgid:"), 10, 32)
+	process, err := strconv.ParseUint(statusField(status, "Tgid:"), 10, 32)
 	if err != nil {
-		return 0
+		return 0, nil
 	}
-	return uint32(pid)
+	for word := range strings.FieldsSeq(statusField(status, "Groups:")) {
+		if group, err := strconv.ParseUint(word, 10, 32); err == nil {
+			groups = append(groups, uint32(group))
+		}
+	}
+	return uint32(process), groups
 }
 
 // statusField returns the value of a line of /proc/PID/status.

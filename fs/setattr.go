@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
@@ -35,12 +34,17 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
-	err := f.setSize(ctx, n, in)
-	if err == nil {
+	var err error
+	if n.special != nil {
+		err = n.special.set(in, f.specials.now())
+	} else if err = f.setSize(ctx, n, in); err == nil {
 		err = f.setAttributes(ctx, n, in)
 	}
 	if err != nil {
 		return f.refuse("setattr", n, err)
+	}
+	if in.Valid&fuse.FATTR_SIZE == 0 || in.Valid&(askedMode|askedOwner|askedTimes) != 0 {
+		f.times.status(n) // also where it is what it was
 	}
 	f.attr(n, &out.Attr)
 	out.SetTimeout(attrLifetime(n))
@@ -63,21 +67,28 @@ func (f *filesystem) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) 
 	}
 	defer h.Release()
 	size := int64(in.Size)
-	change := writeback.SetAttr{Size: &size}
-	if now, err := h.File().Stat(); err == nil && f.cfg.Attrs && now.Set && in.Uid != 0 && now.Mode&privileged != 0 {
-		mode := now.Mode &^ privileged
-		change.Mode = &mode
+	if in.Valid&fuse.FATTR_KILL_SUIDGID != 0 {
+		if err := f.dropPrivileges(ctx, n, &in.Caller); err != nil {
+			return err
+		}
 	}
-	return f.space.SetAttrFile(ctx, h.File(), change)
+	before, err := h.File().Stat()
+	if err != nil {
+		return err
+	}
+	if err := f.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
+		return err
+	}
+	if in.Valid&fuse.FATTR_FH != 0 && before.Size == size {
+		return h.File().TouchNow() // ftruncate(2) counts as a write, truncate(2) does not
+	}
+	return nil
 }
-
-// privileged are the bits that a change of content clears.
-const privileged = unix.S_ISUID | unix.S_ISGID
 
 // setAttributes changes mode, owner and time of modification, as far as they are
 // not what is asked for.
 func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
-	if in.Valid&(askedMode|askedOwner|askedTimes) == 0 {
+	if in.Valid&(askedMode|askedOwner|askedTimes) == 0 && !asksNothing(in) {
 		return nil
 	}
 	var now fuse.Attr
@@ -93,8 +104,13 @@ func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAt
 	if gid, ok := in.GetGID(); ok && gid != now.Gid {
 		change.GID = &gid
 	}
-	if mtime, ok := askedMtime(in); ok && !mtime.Equal(time.Unix(int64(now.Mtime), int64(now.Mtimensec))) {
+	if mtime, ok := f.askedMtime(in); ok && !mtime.Equal(time.Unix(int64(now.Mtime), int64(now.Mtimensec))) {
 		change.Mtime = &mtime
+	}
+	if f.cfg.Attrs {
+		if err := losesPrivileges(n, in, &change, &now); err != nil {
+			return err
+		}
 	}
 	switch {
 	case change == writeback.SetAttr{}:
@@ -125,12 +141,12 @@ func complete(change writeback.SetAttr, now *fuse.Attr) writeback.SetAttr {
 
 // askedMtime returns the time of modification that was asked for. The kernel sends
 // the time where it was not given.
-func askedMtime(in *fuse.SetAttrIn) (time.Time, bool) {
+func (f *filesystem) askedMtime(in *fuse.SetAttrIn) (time.Time, bool) {
 	switch {
 	case in.Valid&fuse.FATTR_MTIME == 0:
 		return time.Time{}, false
 	case in.Valid&fuse.FATTR_MTIME_NOW != 0:
-		return time.Now(), true
+		return time.Unix(0, f.times.now()), true
 	}
 	return time.Unix(int64(in.Mtime), int64(in.Mtimensec)), true
 }
@@ -148,6 +164,7 @@ func (f *filesystem) setFile(ctx context.Context, n *inode, change writeback.Set
 		if staged || n.gone.Load() {
 			return estale
 		}
+		f.remind(n)
 		at := n.at()
 		file, err := f.space.SetAttr(ctx, at.dir, at.name, change)
 		if err != nil {
@@ -186,6 +203,9 @@ func (f *filesystem) setDirectory(ctx context.Context, n *inode, change writebac
 		}
 	case !f.cfg.Attrs && (change.Mode != nil || change.UID != nil || change.GID != nil):
 		return syscall.EPERM
+	}
+	if change.Mtime != nil {
+		f.times.given(n, *change.Mtime)
 	}
 	for {
 		old := n.given.Load()

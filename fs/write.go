@@ -34,6 +34,11 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
 	f.counters.writes.Add(1)
+	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
+		if err := f.dropPrivileges(ctx, open.node, &in.Caller); err != nil {
+			return 0, f.refuse("write", open.node, err)
+		}
+	}
 	for _, p := range data {
 		n, err := open.handle.WriteAt(ctx, p, int64(in.Offset)+int64(written))
 		written += uint32(n)

@@ -131,21 +131,32 @@ func (b *byPath) drop(path string, n *inode) {
 // node returns the inode of an entry of dir, with a reference of the kernel's.
 func (f *filesystem) node(dir *inode, e *entry) *inode {
 	want := newInode(dir, e)
+	if local(e.Kind) {
+		want.special = f.specials.get(want.at().dir, e.Name)
+	}
 	if f.numbered != nil {
 		want.id = nameNumber(e.Kind, want.at().dir, e.Name)
 	}
 	if f.space == nil {
-		return f.nodes.acquire(want)
+		return f.acquire(want)
 	}
 	path := want.at().path()
 	if n := f.changed.get(path); n != nil && n.same(want) && f.nodes.again(n) {
 		return n
 	}
-	n := f.nodes.acquire(want)
+	n := f.acquire(want)
 	if e.File != nil {
 		f.changed.put(path, n)
 	}
 	return n
+}
+
+// acquire returns the inode with the identity of want, with a reference of the kernel's.
+func (f *filesystem) acquire(want *inode) *inode {
+	if want.kind == manifest.Directory && f.numbered == nil {
+		return f.times.acquire(f.nodes, want)
+	}
+	return f.nodes.acquire(want)
 }
 
 // number is the inode number that an entry of dir has, or will have.
@@ -164,6 +175,9 @@ func (f *filesystem) number(dir *inode, e *entry) uint64 {
 
 // bind notes what n became.
 func (f *filesystem) bind(n *inode, file *writeback.File) {
+	if told := n.told.Load(); told != nil && n.file.Load() == nil {
+		file.CarryChanged(told.Ctime)
+	}
 	n.file.Store(file)
 	f.changed.put(n.at().path(), n)
 }

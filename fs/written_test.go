@@ -347,7 +347,7 @@ func TestErrnosOfWhatCannotBe(t *testing.T) {
 		want  error
 	}{
 		{"link", os.Link(w.path("file"), w.path("link")), unix.EPERM},
-		{"mkfifo", unix.Mkfifo(w.path("fifo"), 0o644), unix.EPERM},
+		{"make a device", unix.Mknod(w.path("device"), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 3))), unix.EPERM},
 		{"exclusive create", create(w.path("file"), unix.O_EXCL), unix.EEXIST},
 		{"mkdir over a file", os.Mkdir(w.path("file"), 0o755), unix.EEXIST},
 		{"rmdir of a file", unix.Rmdir(w.path("file")), unix.ENOTDIR},

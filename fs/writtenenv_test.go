@@ -15,6 +15,7 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/oss/ossemu"
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
@@ -37,17 +38,24 @@ type writtenOptions struct {
 	cache  cache.Config
 	// ttl is for how long names are believed; 0 means a second.
 	ttl time.Duration
+	// asks says that objects are asked for their attributes, as the daemon does that keeps them.
+	asks bool
 	// reader, if set, is put between the cache and the bucket.
 	reader func(oss.RangeReader) oss.RangeReader
 	// base holds the cache and staging directories; "" makes new ones.
 	base string
+	// log, if set, is where the mount logs.
+	log *slog.Logger
 }
 
 // mountWritten mounts the bucket of an emulator. At the end of the test everything
 // is taken down, and was in use by nobody.
 func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *written {
 	t.Helper()
-	log := testLog(t)
+	log := o.log
+	if log == nil {
+		log = testLog(t)
+	}
 	if o.base == "" {
 		o.base = tempDir(t)
 	}
@@ -59,7 +67,7 @@ func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *writt
 	if o.ttl == 0 {
 		o.ttl = time.Second
 	}
-	tree, err := manifest.NewLive(manifest.LiveConfig{TTL: o.ttl, NegativeTTL: o.ttl}, client.As(oss.Demand), prometheus.NewRegistry(), log)
+	live, err := manifest.NewLive(manifest.LiveConfig{TTL: o.ttl, NegativeTTL: o.ttl}, client.As(oss.Demand), prometheus.NewRegistry(), log)
 	must(t, err)
 	o.cache.Dir, o.cache.Bucket = filepath.Join(o.base, "cache"), "test"
 	o.cache.MinFreeBytes = 1 << 20
@@ -71,6 +79,12 @@ func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *writt
 	}
 	w.cache, err = cache.Open(o.cache, o.reader(client.As(oss.Demand)), o.reader(client.As(oss.Prefetch)), nil, log)
 	must(t, err)
+	tree, closeTree := manifest.Tree(live), func() error { return nil }
+	if o.asks {
+		shown, err := attributes.New(attributes.Config{Markers: true, TTL: o.ttl}, live, client.As(oss.Demand), client.As(oss.Prefetch), w.cache, nil)
+		must(t, err)
+		tree, closeTree = shown, shown.Close
+	}
 	o.space.Dir, o.space.Endpoint, o.space.Bucket = filepath.Join(o.base, "staging"), e.Endpoint, e.Bucket
 	o.space.Attrs = o.config.Attrs
 	o.space.Changed = func(dir, name string) {
@@ -94,7 +108,8 @@ func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *writt
 		cancel()
 		running.Wait()
 		must(t, w.space.Close())
-		must(t, tree.Close())
+		must(t, closeTree())
+		must(t, live.Close())
 		must(t, w.cache.Close())
 		must(t, client.Close())
 	})

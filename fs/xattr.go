@@ -68,6 +68,8 @@ func (f *filesystem) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte
 // xattr returns the value of an attribute of n that pailfs itself tells.
 func (f *filesystem) xattr(n *inode, name string) (string, bool) {
 	switch {
+	case n.special != nil:
+		return "", false
 	case name == xattrKey && n.id != rootID:
 		if n.kind == manifest.Directory {
 			return n.object.Key, n.object.Key != ""
@@ -144,8 +146,12 @@ func (f *filesystem) changeXAttr(cancel <-chan struct{}, in *fuse.InHeader, doin
 	}
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
+	before := f.keptXAttrs(n)
 	if err := f.setFile(ctx, n, writeback.SetAttr{XAttr: change}); err != nil {
 		return f.refuse(doing, n, err)
+	}
+	if f.keptXAttrs(n) != before {
+		f.times.status(n)
 	}
 	return fuse.OK
 }

@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package fs
+
+import "golang.org/x/sys/unix"
+
+// chownCalls are the system calls that change an owner.
+var chownCalls = [...]int{unix.SYS_FCHOWN, unix.SYS_FCHOWNAT}

@@ -1,0 +1,30 @@
+package fs
+
+import (
+	"sync"
+	"testing"
+)
+
+// TestClockIsAskedWhileItEnds: the space may tell of a change at any moment; the race
+// detector, and the times, show that nothing is asked of a file that is closed.
+func TestClockIsAskedWhileItEnds(t *testing.T) {
+	for range 100 {
+		c, err := newKernelClock()
+		must(t, err)
+		var asking sync.WaitGroup
+		for range 4 {
+			asking.Go(func() {
+				for range 10 {
+					if at := c.now(); at <= 0 {
+						t.Errorf("it is %d", at)
+					}
+				}
+			})
+		}
+		c.close()
+		asking.Wait()
+		if at := c.now(); at <= 0 {
+			t.Errorf("it is %d after the end", at)
+		}
+	}
+}
