@@ -92,7 +92,7 @@ func (w *trainer) step() {
 	case 8, 9:
 		w.read(w.paths[w.rng.IntN(len(w.paths))])
 	case 10:
-		w.p.Evict(context.Background(), w.some())
+		w.p.Evict(context.Background(), session.Root(), w.some())
 	case 11:
 		w.leave()
 	}
@@ -102,7 +102,7 @@ func (w *trainer) step() {
 // look notes what is said to be ready.
 func (w *trainer) look() {
 	paths := w.some()
-	files, err := w.p.Status(w.name, paths)
+	files, err := w.p.Status(context.Background(), session.Root(), w.name, paths)
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -231,7 +231,7 @@ func TestTrainersOnARealCache(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	files, done, err := p.Wait(ctx, n, last)
+	files, done, err := p.Wait(ctx, session.Root(), n, last)
 	for _, f := range files {
 		if !done || err != nil || f.State != "ready" {
 			t.Errorf("when all have gone %+v, %v", f, err)
@@ -242,7 +242,7 @@ func TestTrainersOnARealCache(t *testing.T) {
 	}
 	for left := last; len(left) > 0; {
 		var still []string
-		for i, e := range p.Evict(ctx, left) {
+		for i, e := range p.Evict(ctx, session.Root(), left) {
 			if e.Held > 0 {
 				still = append(still, left[i])
 			}

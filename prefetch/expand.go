@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"path"
 	"strings"
 
-	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 const (
 	// pageSize is how many names of a directory are asked for at once.
-	pageSize = 4096
-	// maxLinks is how many symbolic links are followed.
-	maxLinks = 8
+	pageSize = 512
 	// maxDepth is how deep directories are walked: deeper than any key can be.
 	maxDepth = 1024
 )
@@ -38,75 +35,61 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// objectsOf returns the files that a path means: itself, or all below it.
-func (p *Prefetcher) objectsOf(ctx context.Context, name string) ([]oss.Object, error) {
-	var objects []oss.Object
-	err := p.walk(ctx, name, func(_ string, o oss.Object) error {
-		objects = append(objects, o)
-		return nil
+// objectsOf finds the files that a path means to who, itself or all below it, and charges
+// them to a user, also where it fails.
+func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, uid uint32, name string) (*found, error) {
+	f := &found{ledger: p.cfg.Ledger, uid: uid}
+	err := p.walk(ctx, who, name, func(_ string, x Found) error {
+		if x.Err != nil || x.Staged {
+			return x.Err
+		}
+		return f.add(x.Object)
 	})
-	return objects, err
+	return f, err
 }
 
-// walk calls f with every file that a path means. Links below a directory are not
-// followed, so that nothing comes twice.
-func (p *Prefetcher) walk(ctx context.Context, name string, f func(file string, o oss.Object) error) error {
-	for range maxLinks {
-		if name == "" {
-			return p.walkDir(ctx, "", f, 0)
-		}
-		dir, base := path.Split(name)
-		e, _, err := p.tree.Lookup(ctx, strings.TrimSuffix(dir, "/"), base)
-		if err != nil {
-			return err
-		}
-		switch e.Kind {
-		case manifest.File:
-			return f(name, e.Object)
-		case manifest.Directory:
-			return p.walkDir(ctx, name, f, 0)
-		case manifest.Symlink:
-			target, err := p.tree.ReadLink(ctx, e)
-			if err != nil {
-				return err
-			}
-			if name = path.Join(dir, target); path.IsAbs(target) || name == ".." || strings.HasPrefix(name, "../") {
-				return fmt.Errorf("%q is a link that leaves the mount: %w", base, iofs.ErrNotExist)
-			}
-			if name == "." {
-				name = ""
-			}
-		}
+// walk calls f with every file that a path means, as far as who may read it, and with
+// what is below it that who may not. Links below a directory are not followed, so that
+// nothing comes twice.
+func (p *Prefetcher) walk(ctx context.Context, who session.Who, name string, f func(path string, found Found) error) error {
+	at, err := p.cfg.Rights.Open(ctx, who, name)
+	switch {
+	case err != nil:
+		return err
+	case at.Directory:
+		return p.walkDir(ctx, who, at.Path, f, 0)
+	default:
+		return f(name, at)
 	}
-	return fmt.Errorf("%q: more than %d links: %w", name, maxLinks, iofs.ErrInvalid)
 }
 
-func (p *Prefetcher) walkDir(ctx context.Context, dir string, f func(string, oss.Object) error, depth int) error {
+func (p *Prefetcher) walkDir(ctx context.Context, who session.Who, dir string, f func(string, Found) error, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%q is too deep: %w", dir, iofs.ErrInvalid)
 	}
 	after := ""
 	for {
-		entries, _, err := p.tree.ReadDir(ctx, dir, after, pageSize)
+		page, err := p.cfg.Rights.ReadDir(ctx, who, dir, after)
 		if err != nil {
+			if depth > 0 && errors.Is(err, iofs.ErrPermission) {
+				return f(dir, Found{Path: dir, Err: err})
+			}
 			return err
 		}
-		if len(entries) == 0 {
+		if len(page) == 0 {
 			return nil
 		}
-		for _, e := range entries {
-			switch e.Kind {
-			case manifest.File:
-				err = f(join(dir, e.Name), e.Object)
-			case manifest.Directory:
-				err = p.walkDir(ctx, join(dir, e.Name), f, depth+1)
-			default:
+		for _, found := range page {
+			if found.Directory && found.Err == nil {
+				err = p.walkDir(ctx, who, found.Path, f, depth+1)
+			} else {
+				err = f(found.Path, found)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		after = entries[len(entries)-1].Cursor
+		after = page[len(page)-1].Cursor
 	}
 }
 
@@ -124,7 +107,7 @@ func Errno(err error) string {
 	switch {
 	case errors.Is(err, iofs.ErrNotExist), errors.Is(err, oss.ErrNotFound):
 		return "ENOENT"
-	case errors.Is(err, oss.ErrAccessDenied):
+	case errors.Is(err, oss.ErrAccessDenied), errors.Is(err, iofs.ErrPermission):
 		return "EACCES"
 	case errors.Is(err, oss.ErrChanged):
 		return "ESTALE"

@@ -2,8 +2,10 @@ package prefetch
 
 import (
 	"context"
+	"errors"
 	iofs "io/fs"
 	"log/slog"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // fakeCache takes a moment to fetch, keeps what it was given until it is evicted,
@@ -209,6 +212,53 @@ func (f fakeTree) ReadLink(context.Context, manifest.Entry) (string, error) {
 
 func (f fakeTree) Problems() manifest.Problems { return manifest.Problems{} }
 
+// fakeRights are those to the names of a tree without links.
+type fakeRights struct {
+	manifest.Tree
+	// denied, if set, says of a path that somebody may not read it.
+	denied func(who session.Who, path string) bool
+}
+
+var _ Rights = fakeRights{}
+
+func (r fakeRights) Open(ctx context.Context, who session.Who, name string) (Found, error) {
+	if err := r.Refused(ctx, who, name); err != nil || name == "" {
+		return Found{Directory: true}, err
+	}
+	dir, base := path.Split(name)
+	dir = strings.TrimSuffix(dir, "/")
+	e, _, err := r.Lookup(ctx, dir, base)
+	return r.found(who, dir, e), err
+}
+
+func (r fakeRights) ReadDir(ctx context.Context, who session.Who, dir, after string) ([]Found, error) {
+	entries, _, err := r.Tree.ReadDir(ctx, dir, after, pageSize)
+	page := make([]Found, len(entries))
+	for i, e := range entries {
+		page[i] = r.found(who, dir, e)
+	}
+	return page, errors.Join(r.Refused(ctx, who, dir), err)
+}
+
+func (r fakeRights) Refused(_ context.Context, who session.Who, name string) error {
+	if r.denied != nil && r.denied(who, name) {
+		return iofs.ErrPermission
+	}
+	return nil
+}
+
+func (r fakeRights) Keep(ctx context.Context, who session.Who, name string) error {
+	return r.Refused(ctx, who, name)
+}
+
+func (r fakeRights) found(who session.Who, dir string, e manifest.Entry) Found {
+	f := Found{Path: join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
+	if err := r.Refused(context.Background(), who, f.Path); err != nil {
+		f.Object, f.Err = oss.Object{}, err
+	}
+	return f
+}
+
 // running starts a prefetcher and returns what stops it.
 func running(t *testing.T, cfg Config, tree manifest.Tree, c Cache) (*Prefetcher, func()) {
 	t.Helper()
@@ -218,6 +268,9 @@ func running(t *testing.T, cfg Config, tree manifest.Tree, c Cache) (*Prefetcher
 // runningWith is running with a log.
 func runningWith(t *testing.T, cfg Config, tree manifest.Tree, c Cache, log *slog.Logger) (*Prefetcher, func()) {
 	t.Helper()
+	if cfg.Rights == nil {
+		cfg.Rights = fakeRights{Tree: tree}
+	}
 	p, err := New(cfg, tree, c, nil, log)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,8 @@ const (
 	// often on the mount, where it costs requests.
 	saveEvery  = time.Second
 	shareEvery = 10 * time.Second
+	// expireEvery is how often it is looked for what nobody has come back for.
+	expireEvery = time.Minute
 	// inUse is how long after it was saved another node's state is taken for that of
 	// somebody who is at work.
 	inUse = 3 * shareEvery
@@ -25,6 +27,8 @@ const (
 	loadTimeout = 5 * time.Second
 	// sharers is how many are saved on the mount at once.
 	sharers = 16
+	// loaders is how many files of sessions are read at once: each is in memory as a whole.
+	loaders = 2
 )
 
 // keeping is what is known of where the state of a session is kept.
@@ -35,8 +39,12 @@ type keeping struct {
 	shared, onMount, changed bool
 	// remember says that this node does not know yet that it is on the mount.
 	remember bool
+	// filed says that this node may have a file of it.
+	filed bool
 	// left says that its client has gone and left it to a successor.
 	left bool
+	// who opened the session last: it is kept on the mount with those rights.
+	who session.Who
 	// saved is when it was saved last.
 	saved time.Time
 	// failing says that it could not be saved the last time.
@@ -62,6 +70,7 @@ func (p *Prefetcher) find(ctx context.Context, key session.Key, params session.P
 	k.where = p.cfg.Store.Where(key)
 	now := time.Now()
 	own, err := p.load(ctx, p.cfg.Store, key, now)
+	k.filed = own != nil || err != nil
 	if err != nil {
 		p.log.Warn("cannot read what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
 	}
@@ -93,8 +102,12 @@ func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params ses
 	case !params.Shared:
 		return nil, "no directory of the mount was named for it"
 	}
-	if where := p.cfg.Shared.Where(key); where.Kind != KindMount {
+	where := p.cfg.Shared.Where(key)
+	if where.Kind != KindMount {
 		return nil, where.Reason
+	}
+	if err := p.mayKeep(ctx, params.Who, where.Path); err != nil {
+		return nil, err.Error()
 	}
 	there, err := p.load(ctx, p.cfg.Shared, key, now)
 	if err != nil {
@@ -111,11 +124,33 @@ func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params ses
 	return there, ""
 }
 
+// errMayNot means that a session may not be kept where its client has named a directory.
+var errMayNot = errors.New("a session is not kept where its user may not make, replace and remove its file")
+
+// mayKeep returns errMayNot unless who may do with the file of a session what is done with
+// it. Nothing is told of what is there.
+func (p *Prefetcher) mayKeep(ctx context.Context, who session.Who, path string) error {
+	switch err := p.cfg.Rights.Keep(ctx, who, path); {
+	case err == nil:
+		return nil
+	case errors.Is(err, iofs.ErrPermission):
+		return fmt.Errorf("user %d: %w", who.UID, errMayNot)
+	default:
+		return fmt.Errorf("it cannot be told whether user %d may keep a session there: %w", who.UID, err)
+	}
+}
+
 // load returns what a store has of a session, nil if it has nothing, or nothing
 // that is younger than the lease. What is no session, or another one's, is an error.
 func (p *Prefetcher) load(ctx context.Context, store Store, key session.Key, now time.Time) (*savedSession, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
+	select {
+	case p.loading <- struct{}{}:
+		defer func() { <-p.loading }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("others are being read: %w", ctx.Err())
+	}
 	data, err := store.Load(ctx, key)
 	if err != nil {
 		if errors.Is(err, iofs.ErrNotExist) {
@@ -145,10 +180,16 @@ func (p *Prefetcher) runSave(ctx context.Context) {
 	}()
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
+	old := time.NewTicker(expireEvery)
+	defer old.Stop()
 	for {
 		select {
 		case now := <-tick.C:
 			p.saveChanged(ctx, now)
+		case now := <-old.C:
+			if store, ok := p.cfg.Store.(Expirer); ok {
+				store.Expire(now)
+			}
 		case <-ctx.Done():
 			<-shared // this node is to remember what came onto the mount
 			p.saveChanged(context.WithoutCancel(ctx), time.Now())
@@ -178,10 +219,19 @@ func (p *Prefetcher) runShare(ctx context.Context) {
 // would be taken for dead. One that was closed is forgotten.
 func (p *Prefetcher) saveChanged(ctx context.Context, now time.Time) {
 	if p.cfg.Store == nil {
+		p.mu.Lock()
+		p.mu.book.TakeDirty()
+		p.mu.Unlock()
+		p.forgetClosed()
 		return
 	}
 	p.mu.Lock()
 	keys := p.mu.book.TakeDirty()
+	for _, key := range keys {
+		if k := p.mu.keeping[key]; k != nil {
+			k.filed = true
+		}
+	}
 	changed := make(map[session.Key]bool, len(keys))
 	for _, key := range keys {
 		changed[key] = true
@@ -201,6 +251,7 @@ func (p *Prefetcher) saveChanged(ctx context.Context, now time.Time) {
 		}
 		p.mu.Unlock()
 	}
+	p.forgetClosed()
 }
 
 // share saves on the mount what changed since it was saved there. At the end all
@@ -245,7 +296,7 @@ func (p *Prefetcher) shareOne(ctx context.Context, key session.Key) {
 	case err == nil && !k.onMount:
 		k.onMount, k.remember = true, true
 	case err == nil:
-	case errors.Is(err, ErrTaken):
+	case errors.Is(err, ErrTaken), errors.Is(err, errMayNot):
 		k.shared, k.where = false, p.cfg.Store.Where(key)
 		k.where.Reason = err.Error()
 	default:
@@ -259,7 +310,7 @@ func (p *Prefetcher) forgetClosed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, k := range p.mu.keeping {
-		if _, ok := p.mu.book.Params(key); !ok && (!k.shared || !k.changed) {
+		if _, ok := p.mu.book.Params(key); !ok && !p.mu.book.Dirty(key) && (!k.shared || !k.changed) {
 			delete(p.mu.keeping, key)
 		}
 	}
@@ -284,13 +335,22 @@ func (p *Prefetcher) saveOne(ctx context.Context, store Store, key session.Key, 
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	h := savedHeader{Key: key, Host: p.cfg.Host}
+	var who session.Who
 	p.mu.Lock()
 	held, params, ok := p.mu.book.Export(key)
 	if k := p.mu.keeping[key]; k != nil {
-		h.Left, h.Shared = k.left && onMount, k.onMount
+		h.Left, h.Shared, who = k.left && onMount, k.onMount, k.who
 	}
 	p.mu.Unlock()
-	if !ok {
+	if onMount {
+		// Rights count when they are used, not when the session was opened.
+		if err := p.mayKeep(ctx, who, store.Where(key).Path); err != nil {
+			return err
+		}
+	}
+	if !ok || len(held) == 0 && !onMount {
+		// A session that holds nothing is as good as a new one, but for other nodes, which
+		// are to know that it is in use.
 		return store.Remove(ctx, key)
 	}
 	session.SortHeld(held)

@@ -341,7 +341,7 @@ func TestAStoreThatIsDownCostsNothingButTheSharedState(t *testing.T) {
 		a.view.mu.Unlock()
 		time.Sleep(shareEvery + saveEvery)
 		synctest.Wait()
-		if text := mount.text(one); strings.Count(text, "train/") != 7 {
+		if text := mount.text(one); strings.Count(text, `"path"`) != 7 {
 			t.Errorf("when it is up again the mount has %s", text)
 		}
 		a.stop()

@@ -1,9 +1,10 @@
 package prefetch
 
 import (
+	"cmp"
 	"context"
 
-	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // Measured tells how much of one path is in the cache.
@@ -22,13 +23,24 @@ type Measured struct {
 
 // Measure counts what is on SSD of paths, files or folders, in the versions that their
 // names mean now. It fetches nothing, but lists folders where no manifest is.
-func (p *Prefetcher) Measure(ctx context.Context, paths []string) []Measured {
+// What who may not read is not counted, and an error.
+func (p *Prefetcher) Measure(ctx context.Context, who session.Who, paths []string) []Measured {
 	results := make([]Measured, 0, len(paths))
 	for _, path := range paths {
 		m := Measured{Path: path}
-		err := p.walk(ctx, path, func(_ string, o oss.Object) error {
+		var unreadable error
+		err := p.walk(ctx, who, path, func(_ string, f Found) error {
+			if f.Err != nil {
+				unreadable = cmp.Or(unreadable, f.Err)
+				return ctx.Err()
+			}
+			o := f.Object
 			m.Files++
 			m.Bytes += o.Size
+			if f.Staged {
+				m.FilesWarm, m.BytesWarm = m.FilesWarm+1, m.BytesWarm+o.Size
+				return ctx.Err()
+			}
 			r := p.cache.Residency(o)
 			m.BytesWarm += r.SSD
 			if r.Whole || o.Size == 0 {
@@ -36,6 +48,7 @@ func (p *Prefetcher) Measure(ctx context.Context, paths []string) []Measured {
 			}
 			return ctx.Err()
 		})
+		err = cmp.Or(err, unreadable)
 		if err != nil {
 			m.Err, m.Error = err, err.Error()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -32,6 +33,8 @@ var _ Cache = (*cache.Cache)(nil)
 
 // Config is the configuration of a [Prefetcher].
 type Config struct {
+	// Rights leads from the paths that users name to objects.
+	Rights Rights
 	// Prefix begins the key of every object; the rest is the object's path.
 	Prefix string
 	// Width returns how many requests the object store bears at once at present. nil
@@ -46,6 +49,8 @@ type Config struct {
 	Host string
 	// Guess fetches ahead what is likely to be read next though nobody announced it.
 	Guess bool
+	// Ledger says how much may be remembered for whom; nil means the default.
+	Ledger *budget.Ledger
 	// NewID names sessions and jobs; nil means random names that nobody can guess.
 	NewID func() string
 }
@@ -63,6 +68,8 @@ type Prefetcher struct {
 	sched   *scheduler
 	resolve chan struct{}
 	goAway  chan struct{}
+	// loading has a place for each file of a session that is being read.
+	loading chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -90,13 +97,17 @@ type Prefetcher struct {
 	}
 }
 
-// New returns a Prefetcher, which does nothing until Run is called.
+// New returns a Prefetcher, which does nothing until Run is called. The tree serves
+// guesses alone, of which nobody is told.
 func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log *slog.Logger) (*Prefetcher, error) {
-	if tree == nil || c == nil {
-		return nil, errors.New("prefetch needs a tree and a cache")
+	if tree == nil || c == nil || cfg.Rights == nil {
+		return nil, errors.New("prefetch needs a tree, a cache and rights")
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Ledger == nil {
+		cfg.Ledger = budget.Default()
 	}
 	if cfg.NewID == nil {
 		cfg.NewID = randomID
@@ -104,9 +115,9 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	if cfg.Width == nil {
 		cfg.Width = func() int { return 64 }
 	}
-	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1)}
+	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders)}
 	p.base, p.stop = context.WithCancel(context.Background())
-	p.mu.book = session.NewBook(session.Config{Budget: p.budget()})
+	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger})
 	p.mu.fetches = make(map[*session.Entry]*fetch)
 	p.mu.readers = make(map[oss.Object]*session.Entry)
 	p.mu.jobs = make(map[string]*warmJob)

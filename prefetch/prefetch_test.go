@@ -50,7 +50,7 @@ func wait(t *testing.T, p *Prefetcher, n session.Name, paths []string) []session
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	files, done, err := p.Wait(ctx, n, paths)
+	files, done, err := p.Wait(ctx, session.Root(), n, paths)
 	if err != nil || !done {
 		t.Fatalf("not settled: %v, %+v", err, files)
 	}
@@ -225,7 +225,7 @@ func TestReadyIsNotSaidOfWhatTheCacheGaveUp(t *testing.T) {
 		c.slow(time.Minute)
 		c.lose(tree[paths[1]])
 		time.Sleep(2 * keepEvery)
-		files, err := p.Status(n, paths)
+		files, err := p.Status(context.Background(), session.Root(), n, paths)
 		if err != nil || files[0].State != "ready" || files[1].State != "fetching" {
 			t.Errorf("%+v, %v", files, err)
 		}
@@ -330,7 +330,7 @@ func TestADaemonGoesOnWhereItStopped(t *testing.T) {
 }
 
 func TestSessionFilesThatAreDamagedAreRefusedOrCutShort(t *testing.T) {
-	held := []session.Held{{Path: "a"}, {Path: "b", Index: 2, Seq: 1}}
+	held := []session.Held{{Path: "a"}, {Path: "b", Index: 2, Seq: 1}, {Folder: "d/e/", Path: "c"}, {Folder: "f/", Path: "c"}, {Folder: "d/e/", Path: "g"}}
 	good, err := encodeSession(savedHeader{Key: one}, session.Params{Buffer: 5, Lease: time.Minute}, held, time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -341,14 +341,22 @@ func TestSessionFilesThatAreDamagedAreRefusedOrCutShort(t *testing.T) {
 	}
 	lines := strings.SplitAfter(string(good), "\n")
 	for text, want := range map[string]int{
-		lines[0] + lines[1]:                  1,
-		lines[0] + lines[1] + lines[2][:7]:   1,
-		lines[0] + `{"path":"../x"}`:         -1,
-		lines[0] + `{"path":"a","index":-1}`: -1,
-		"":                                   -1,
-		"{}":                                 -1,
-		"PNG":                                -1,
-		`{"pailfs_session":99}` + "\n" + lines[1]: -1,
+		lines[0] + lines[1]:                                           1,
+		lines[0] + lines[1] + lines[2][:7]:                            1,
+		lines[0] + `{"path":"../x"}`:                                  -1,
+		strings.Join(lines[:7], ""):                                   4,
+		lines[0] + `{"path":"a","in":1}`:                              -1,
+		lines[0] + `{"path":"a","in":-1}`:                             -1,
+		lines[0] + `{"folder":"d"}`:                                   -1,
+		lines[0] + `{"folder":"../"}`:                                 -1,
+		lines[0] + `{"folder":"d/"}` + "\n" + `{"path":"","in":1}`:    -1,
+		lines[0] + `{"folder":"d/"}` + "\n" + `{"path":"a/b","in":1}`: -1,
+		`{"pailfs_session":1}` + "\n" + `{"path":"d/e/c"}`:            1,
+		lines[0] + `{"path":"a","index":-1}`:                          -1,
+		"":                                                            -1,
+		"{}":                                                          -1,
+		"PNG":                                                         -1,
+		`{"pailfs_session":99}` + "\n" + lines[1]:                     -1,
 	} {
 		s, err := decodeSession([]byte(text))
 		if want < 0 && err == nil || want >= 0 && (err != nil || len(s.Held) != want) {
@@ -369,11 +377,21 @@ func FuzzDecodeSession(f *testing.F) {
 			return
 		}
 		for _, h := range s.Held {
-			if CheckPath(h.Path) != nil {
-				t.Errorf("took the path %q", h.Path)
+			if CheckPath(h.Folder+h.Path) != nil {
+				t.Errorf("took the path %q", h.Folder+h.Path)
 			}
 		}
 	})
+}
+
+// openWarm begins a job.
+func openWarm(t *testing.T, p *Prefetcher, uid uint32, each bool) string {
+	t.Helper()
+	job, err := p.OpenWarm(uid, each)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
 }
 
 func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
@@ -384,8 +402,8 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 		p, stop := running(t, Config{}, tree, c)
 		defer stop()
 		for round, fetched := range []int64{6002_000, 0} {
-			job := p.OpenWarm(7, false)
-			if n, err := p.AddWarm(t.Context(), job, 7, []string{"good", "bad", "missing"}, true); n != 3 || err != nil {
+			job := openWarm(t, p, 7, false)
+			if n, err := p.AddWarm(t.Context(), job, session.As(7, 7, session.Groups{}, ""), []string{"good", "bad", "missing"}, true); n != 3 || err != nil {
 				t.Fatal(n, err)
 			}
 			var all []WarmResult
@@ -393,7 +411,7 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 			for !last.Finished {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				var err error
-				if last, err = p.WarmProgress(ctx, job, 7, last.Next); err != nil {
+				if last, err = p.WarmProgress(ctx, job, session.As(7, 7, session.Groups{}, ""), last.Next); err != nil {
 					t.Fatal(err)
 				}
 				cancel()
@@ -409,7 +427,7 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 			if last.DoneFiles != 6002 || last.FetchedBytes != fetched || last.Failed != 2 {
 				t.Errorf("round %d: %+v", round, last)
 			}
-			if _, err := p.WarmProgress(t.Context(), job, 8, 0); !errors.Is(err, ErrNoJob) {
+			if _, err := p.WarmProgress(t.Context(), job, session.As(8, 8, session.Groups{}, ""), 0); !errors.Is(err, ErrNoJob) {
 				t.Errorf("another user's job: %v", err)
 			}
 			if err := p.CloseWarm(job, 7); err != nil {
@@ -419,15 +437,15 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 		if _, held := c.count(); held != 0 {
 			t.Errorf("%d are held", held)
 		}
-		measured := p.Measure(t.Context(), []string{"good", "missing"})
+		measured := p.Measure(t.Context(), session.Root(), []string{"good", "missing"})
 		if m := measured[0]; m.Files != 6000 || m.FilesWarm != 6000 || m.BytesWarm != m.Bytes || measured[1].Error == "" {
 			t.Errorf("after warming: %+v", measured)
 		}
-		results := p.Evict(t.Context(), []string{"good", "missing"})
+		results := p.Evict(t.Context(), session.Root(), []string{"good", "missing"})
 		if results[0].Files != 6000 || results[0].Bytes != 6000_000 || results[1].Error == "" {
 			t.Errorf("%+v", results)
 		}
-		if m := p.Measure(t.Context(), []string{"good"})[0]; m.Files != 6000 || m.FilesWarm != 0 || m.BytesWarm != 0 {
+		if m := p.Measure(t.Context(), session.Root(), []string{"good"})[0]; m.Files != 6000 || m.FilesWarm != 0 || m.BytesWarm != 0 {
 			t.Errorf("after evicting: %+v", m)
 		}
 	})
@@ -438,14 +456,14 @@ func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
 		c := newFakeCache(10 << 20)
 		p, stop := running(t, Config{}, newFakeTree(1<<20, names("d", 20)...), c)
 		defer stop()
-		job := p.OpenWarm(0, false)
-		if _, err := p.AddWarm(t.Context(), job, 0, []string{"d"}, true); err != nil {
+		job := openWarm(t, p, 0, false)
+		if _, err := p.AddWarm(t.Context(), job, session.As(0, 0, session.Groups{}, ""), []string{"d"}, true); err != nil {
 			t.Fatal(err)
 		}
 		var last WarmProgress
 		for !last.Finished {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			last, _ = p.WarmProgress(ctx, job, 0, last.Next)
+			last, _ = p.WarmProgress(ctx, job, session.As(0, 0, session.Groups{}, ""), last.Next)
 			cancel()
 		}
 		room := int64(9<<20) / cache.Cost(oss.Object{Size: 1 << 20})
@@ -548,7 +566,7 @@ func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 					if _, _, err := p.PreloadPatiently(ctx, n, paths); err != nil {
 						t.Error(err)
 					}
-					files, done, err := p.Wait(ctx, n, paths)
+					files, done, err := p.Wait(ctx, session.Root(), n, paths)
 					cancel()
 					if err != nil || !done || files[0].State != "ready" {
 						t.Errorf("client %d: %+v, %v, %v", i, files, done, err)
@@ -563,6 +581,68 @@ func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 		synctest.Wait()
 		if _, held := c.count(); held != 0 {
 			t.Errorf("%d are held at the end", held)
+		}
+	})
+}
+
+// TestOneUsersAnnouncementIsNotAnothers: each finds what that user may read, and is told no
+// more than that.
+func TestOneUsersAnnouncementIsNotAnothers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree(1000, "vault/x", "pub/x")
+		denied := func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasPrefix(path, "vault") }
+		c := newFakeCache(1 << 30)
+		p, stop := running(t, Config{Rights: fakeRights{Tree: tree, denied: denied}}, tree, c)
+		defer stop()
+		paths := []string{"vault/x", "pub/x"}
+		for _, who := range []session.Who{session.Root(), session.As(7, 7, session.Groups{}, "")} {
+			got, err := p.Open(t.Context(), session.Key{UID: who.UID}, session.Params{Buffer: 10, Who: who})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := session.Name{Session: got.Session, UID: who.UID}
+			if _, _, err := p.Preload(n, paths); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			files, done, err := p.Wait(ctx, who, n, paths)
+			cancel()
+			if err != nil || !done || !files[1].Ready {
+				t.Fatal(files, done, err)
+			}
+			if f := files[0]; f.Ready != who.IsRoot() || !f.Ready && (f.Bytes != 0 || Errno(f.Err) != "EACCES") {
+				t.Errorf("user %d: %+v", who.UID, f)
+			}
+		}
+		if got := c.fetched(); len(got) != 2 {
+			t.Errorf("fetched %v", got)
+		}
+	})
+}
+
+// TestASessionThatIsFoundAgainHasTheRightsOfWhoOpensIt: a file says nothing of rights.
+func TestASessionThatIsFoundAgainHasTheRightsOfWhoOpensIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree(1000, "x")
+		key := session.Key{UID: 7}
+		data, err := encodeSession(savedHeader{Key: key}, session.Params{Buffer: 10, Lease: time.Hour}, []session.Held{{Path: "x"}}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		denied := func(who session.Who, _ string) bool { return who.UID != 7 || who.Bits(0o700, 7, 7) == 0 }
+		store := &memoryStore{files: map[session.Key][]byte{key: data}}
+		p, stop := running(t, Config{Store: store, Rights: fakeRights{Tree: tree, denied: denied}}, tree, newFakeCache(1<<30))
+		defer stop()
+		who := session.As(7, 7, session.Groups{}, "")
+		got, err := p.Open(t.Context(), key, session.Params{Buffer: 10, Who: who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		files, done, err := p.Wait(ctx, who, session.Name{Session: got.Session, UID: 7}, []string{"x"})
+		if err != nil || !done || !files[0].Ready {
+			t.Errorf("%+v, %t, %v", files, done, err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -42,6 +43,9 @@ type Opened struct {
 // Open opens, joins or adopts the session of key. One that the daemon does not
 // know is looked for where the state is kept.
 func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.Params) (Opened, error) {
+	if err := p.mayOpen(key); err != nil {
+		return Opened{}, err
+	}
 	saved, keeping := p.find(ctx, key, params)
 	id := session.ID(p.cfg.NewID())
 	p.mu.Lock()
@@ -49,18 +53,34 @@ func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.P
 	now := time.Now()
 	b := p.mu.book
 	if saved != nil {
-		b.Restore(now, id, key, saved.params(), saved.Held)
+		restored := saved.params()
+		restored.Who = params.Who
+		b.Restore(now, id, key, restored, saved.Held)
 	}
-	got, adopted := b.Open(now, id, key, params)
+	got, adopted, err := b.Open(now, id, key, params)
+	if err != nil {
+		return Opened{}, err
+	}
 	quota, err := b.Quota(now, session.Name{Session: got, UID: key.UID})
 	if err != nil {
 		return Opened{}, err
 	}
 	budget, _ := b.Budget()
-	keeping.left = false
+	keeping.left, keeping.who = false, params.Who
 	p.mu.keeping[key] = keeping
 	p.afterLocked()
 	return Opened{Session: got, Adopted: adopted, Quota: quota, Budget: budget, Lease: b.Lease(got), Persistence: keeping.where}, nil
+}
+
+// mayOpen refuses who has too many sessions before anything is looked for.
+func (p *Prefetcher) mayOpen(key session.Key) error {
+	p.mu.Lock()
+	_, known := p.mu.book.Params(key)
+	p.mu.Unlock()
+	if known {
+		return nil
+	}
+	return p.cfg.Ledger.Check(key.UID, budget.Sessions, 1)
 }
 
 // afterLocked follows every call that may have given the book something to do.
@@ -88,6 +108,10 @@ func (p *Prefetcher) CloseSession(id session.ID, uid uint32, keep bool) (release
 	released, err = p.mu.book.Close(time.Now(), id, uid, keep)
 	if k := p.mu.keeping[key]; k != nil {
 		k.left, k.changed = keep, true
+		if !keep && !k.filed && !k.shared {
+			delete(p.mu.keeping, key)
+			p.mu.book.Forget(key)
+		}
 	}
 	p.afterLocked()
 	return released, err
@@ -173,16 +197,40 @@ func (p *Prefetcher) Release(n session.Name, paths []string) (released, unknown 
 	return released, unknown, err
 }
 
-// Status tells what has become of paths.
-func (p *Prefetcher) Status(n session.Name, paths []string) ([]session.File, error) {
+// Status tells who asks what has become of paths.
+func (p *Prefetcher) Status(ctx context.Context, who session.Who, n session.Name, paths []string) ([]session.File, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.book.Status(time.Now(), n, paths)
+	files, err := p.mu.book.Status(time.Now(), n, paths)
+	p.mu.Unlock()
+	return p.refuse(ctx, who, files), err
+}
+
+// refuse takes out of an answer what who may not read now: the session may have been
+// opened by another process, or before the rights were changed.
+func (p *Prefetcher) refuse(ctx context.Context, who session.Who, files []session.File) []session.File {
+	ctx, cancel := asking(ctx)
+	defer cancel()
+	for i := range files {
+		f := &files[i]
+		if f.State == "unknown" || f.State == "requested" && f.Files == 0 {
+			continue // there is nothing to tell
+		}
+		if err := p.cfg.Rights.Refused(ctx, who, f.Path); err != nil {
+			*f = session.File{Path: f.Path, State: session.Failed.String(), Err: err}
+		}
+	}
+	return files
 }
 
 // Wait is Status when each of the paths is ready, streamed, failed or not held at
 // all; done is false if ctx ended before.
-func (p *Prefetcher) Wait(ctx context.Context, n session.Name, paths []string) (files []session.File, done bool, err error) {
+func (p *Prefetcher) Wait(ctx context.Context, who session.Who, n session.Name, paths []string) (files []session.File, done bool, err error) {
+	files, done, err = p.await(ctx, n, paths)
+	return p.refuse(ctx, who, files), done, err
+}
+
+// await is Wait before rights are asked.
+func (p *Prefetcher) await(ctx context.Context, n session.Name, paths []string) (files []session.File, done bool, err error) {
 	for {
 		p.mu.Lock()
 		changed := p.changedLocked()
@@ -246,13 +294,14 @@ func (p *Prefetcher) runResolve(ctx context.Context) {
 }
 
 func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
-	objects, err := p.objectsOf(ctx, e.Path)
+	path := e.Path()
+	found, err := p.objectsOf(ctx, e.Who(), e.Payer(), path)
 	cost := int64(0)
-	for _, o := range objects {
+	for _, o := range found.objects {
 		cost += cache.Cost(o)
 	}
 	p.mu.Lock()
-	p.mu.book.Resolved(e, objects, cost, err)
+	p.mu.book.Resolved(e, found.objects, cost, found.extra, err)
 	budget, _ := p.mu.book.Budget()
 	bytes, tell := e.Bytes, e.State() == session.Streamed && !p.mu.toldStreamed
 	p.mu.toldStreamed = p.mu.toldStreamed || tell
@@ -262,7 +311,7 @@ func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
 	if tell {
 		// Hints wait for the lock in an ioctl, and must not for the log.
 		p.log.Warn("what was announced is larger than all that may be held; it is streamed when it is read, as are others like it",
-			"path", e.Path, "bytes", bytes, "budget_bytes", budget, "remedy", "a larger cache-size, or folders of fewer files")
+			"path", path, "bytes", bytes, "budget_bytes", budget, "remedy", "a larger cache-size, or folders of fewer files")
 	}
 }
 
@@ -338,7 +387,7 @@ func (p *Prefetcher) endLocked(f *fetch) {
 	unheld := errors.Is(f.err, cache.ErrUnavailable) || errors.Is(f.err, cache.ErrNoSpace) || errors.Is(f.err, cache.ErrNever)
 	if f.err != nil {
 		p.unholdLocked(f)
-		p.log.Info("an announced file was not fetched", "path", f.entry.Path, "error", f.err)
+		p.log.Info("an announced file was not fetched", "path", f.entry.Path(), "error", f.err)
 	}
 	p.mu.book.Fetched(f.entry, unheld, f.err)
 }

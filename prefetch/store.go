@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -24,6 +26,12 @@ type Store interface {
 	Save(ctx context.Context, key session.Key, data []byte) error
 	// Remove forgets what was saved, if anything was; not what somebody else has.
 	Remove(ctx context.Context, key session.Key) error
+}
+
+// Expirer is a [Store] that is told when time has passed: it forgets what was saved of
+// sessions before the daemon began, when nobody has come back for them within their lease.
+type Expirer interface {
+	Expire(now time.Time)
 }
 
 // ErrTaken means that somebody else saves the same session.
@@ -44,8 +52,14 @@ type Persistence struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// savedVersion is the version of the format that DESIGN.md describes.
-const savedVersion = 1
+const (
+	// savedVersion is the version of the format that DESIGN.md describes, savedOldVersion
+	// the one before, which knows no folders.
+	savedVersion    = 2
+	savedOldVersion = 1
+	// maxSaved is how many files are taken up of a session: more than any user may hold.
+	maxSaved = 64 << 10
+)
 
 // savedSession is a session as its file has it.
 type savedSession struct {
@@ -69,6 +83,18 @@ type savedHeader struct {
 	Shared bool `json:"shared,omitempty"`
 }
 
+// savedFolder is a line that names a folder. The lines after it mean the first by 1, the
+// second by 2 and so on.
+type savedFolder struct {
+	Folder string `json:"folder"`
+}
+
+// savedHeld is the line of a file.
+type savedHeld struct {
+	session.Held
+	In int `json:"in,omitempty"`
+}
+
 // savedEnd is the last line. A file without it was cut off.
 type savedEnd struct {
 	End *int `json:"end"`
@@ -76,10 +102,11 @@ type savedEnd struct {
 
 func (s *savedSession) params() session.Params {
 	return session.Params{
-		Instance: s.header.Instance, Buffer: s.header.Buffer, DropOnRelease: s.header.Drop,
-		Lease: time.Duration(s.header.Lease * float64(time.Second)),
+		Instance: s.header.Instance, Buffer: s.header.Buffer, DropOnRelease: s.header.Drop, Lease: s.header.lease(),
 	}
 }
+
+func (h *savedHeader) lease() time.Duration { return time.Duration(h.Lease * float64(time.Second)) }
 
 // encodeSession returns the file of a session.
 func encodeSession(h savedHeader, p session.Params, held []session.Held, now time.Time) ([]byte, error) {
@@ -87,50 +114,91 @@ func encodeSession(h savedHeader, p session.Params, held []session.Held, now tim
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	n := len(held)
-	lines := make([]any, 0, n+2)
 	h.Version, h.Instance, h.Buffer, h.Lease, h.Drop = savedVersion, p.Instance, p.Buffer, p.Lease.Seconds(), p.DropOnRelease
 	h.Saved = now.UTC().Truncate(time.Second)
-	lines = append(lines, h)
-	for _, h := range held {
-		lines = append(lines, h)
+	if err := e.Encode(h); err != nil {
+		return nil, err
 	}
-	lines = append(lines, savedEnd{End: &n})
-	for _, line := range lines {
-		if err := e.Encode(line); err != nil {
+	folders := map[string]int{"": 0}
+	for _, h := range held {
+		in, known := folders[h.Folder]
+		if !known {
+			in = len(folders)
+			folders[h.Folder] = in
+			if err := e.Encode(savedFolder{h.Folder}); err != nil {
+				return nil, err
+			}
+		}
+		if err := e.Encode(savedHeld{h, in}); err != nil {
 			return nil, err
 		}
 	}
-	return b.Bytes(), nil
+	err := e.Encode(savedEnd{End: &n})
+	return b.Bytes(), err
+}
+
+// decodeHeader reads the first line of the file of a session.
+func decodeHeader(lines *bufio.Scanner) (h savedHeader, err error) {
+	if !lines.Scan() {
+		return h, errors.New("the session file is empty")
+	}
+	if err := json.Unmarshal(lines.Bytes(), &h); err != nil || h.Version == 0 {
+		return h, errors.New("this is not a session file")
+	}
+	if h.Version != savedVersion && h.Version != savedOldVersion {
+		return h, fmt.Errorf("the session file has version %d, this program knows %d", h.Version, savedVersion)
+	}
+	return h, nil
+}
+
+// savedLines returns the lines of the file of a session.
+func savedLines(r io.Reader) *bufio.Scanner {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	return lines
+}
+
+// SavedUntil returns until when somebody may come back for the session of which r is the
+// file: the end of its lease.
+func SavedUntil(r io.Reader) (time.Time, error) {
+	h, err := decodeHeader(savedLines(r))
+	return h.Saved.Add(h.lease()), err
 }
 
 // decodeSession reads the file of a session. Of one that was cut off, the whole
 // lines are taken.
-func decodeSession(data []byte) (*savedSession, error) {
-	s := new(savedSession)
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, 1<<20)
-	if !lines.Scan() {
-		return nil, errors.New("the session file is empty")
+func decodeSession(data []byte) (s *savedSession, err error) {
+	s = new(savedSession)
+	lines := savedLines(bytes.NewReader(data))
+	if s.header, err = decodeHeader(lines); err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(lines.Bytes(), &s.header); err != nil || s.header.Version == 0 {
-		return nil, errors.New("this is not a session file")
-	}
-	if s.header.Version != savedVersion {
-		return nil, fmt.Errorf("the session file has version %d, this program knows %d", s.header.Version, savedVersion)
-	}
-	for lines.Scan() {
-		var end savedEnd
-		if json.Unmarshal(lines.Bytes(), &end) == nil && end.End != nil {
-			return s, nil
+	folders := []string{""}
+	for lines.Scan() && len(s.Held) < maxSaved {
+		var line struct {
+			savedHeld
+			savedEnd
+			Folder *string `json:"folder"`
 		}
-		var h session.Held
-		if json.Unmarshal(lines.Bytes(), &h) != nil {
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
 			return s, nil // cut off
 		}
-		if CheckPath(h.Path) != nil || h.Index < 0 || h.Seq < 0 {
+		switch h := line.Held; {
+		case line.End != nil:
+			return s, nil
+		case line.Folder != nil:
+			folder := *line.Folder
+			if !strings.HasSuffix(folder, "/") || CheckPath(strings.TrimSuffix(folder, "/")) != nil {
+				return nil, fmt.Errorf("the session file names the folder %q", folder)
+			}
+			folders = append(folders, folder)
+		case line.In < 0 || line.In >= len(folders) || h.Path == "" && line.In != 0 || line.In != 0 && strings.Contains(h.Path, "/"),
+			CheckPath(h.Path) != nil || h.Index < 0 || h.Seq < 0:
 			return nil, fmt.Errorf("the session file names %q", h.Path)
+		default:
+			h.Folder = folders[line.In]
+			s.Held = append(s.Held, h)
 		}
-		s.Held = append(s.Held, h)
 	}
 	return s, nil
 }

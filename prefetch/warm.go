@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +10,22 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
+// A job is charged as one, so each is small: some hundreds of kilobytes at most.
 const (
-	// maxPending bounds the paths of a job that were not walked yet, and the files
-	// that were found and not begun.
-	maxPending = 4096
-	// maxResults bounds the results that nobody has fetched.
-	maxResults = 16384
+	// maxPending bounds the paths of a job that were not walked yet, in bytes with what is
+	// kept beside each.
+	maxPending = 64 << 10
+	// maxFiles bounds the files that were found and not begun.
+	maxFiles = 512
+	// maxResults bounds the results that nobody has fetched, in bytes: where there are
+	// more, nothing is begun.
+	maxResults = 128 << 10
+	// besidePath is what is kept beside the text of a path or of a result.
+	besidePath = 192
 	// jobIdle is how long a job lives that nobody asks after.
 	jobIdle = 5 * time.Minute
 )
@@ -37,6 +46,9 @@ type WarmResult struct {
 	Error string `json:"error,omitempty"`
 	// Err is what Error says, if a single error is meant.
 	Err error `json:"-"`
+
+	// below says that the path was not named, but found below one that was.
+	below bool
 }
 
 // WarmProgress is the state of a warm job.
@@ -64,8 +76,10 @@ type warmJob struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	asked   time.Time
-	pending []string
+	pending []*warmPath
 	files   []warmFile
+	// pendingBytes and resultBytes are what pending and results take.
+	pendingBytes, resultBytes int
 	// walking says that a path is being walked.
 	walking bool
 	last    bool
@@ -81,6 +95,7 @@ type warmJob struct {
 // warmPath is one path of a job.
 type warmPath struct {
 	path         string
+	who          session.Who
 	files, bytes int64
 	left         int
 	walked       bool
@@ -92,17 +107,40 @@ type warmFile struct {
 	of   *warmPath
 	path string
 	obj  oss.Object
+	// staged says that its bytes are here, and no object yet.
+	staged bool
 }
 
-// OpenWarm begins a job. With each there is a result for every file of a folder.
-func (p *Prefetcher) OpenWarm(uid uint32, each bool) string {
+// OpenWarm begins a job. With each there is a result for every file of a folder. It fails
+// with a [budget.Exceeded] if the user has too many.
+func (p *Prefetcher) OpenWarm(uid uint32, each bool) (string, error) {
+	if err := p.cfg.Ledger.Take(uid, budget.Jobs, 1); err != nil {
+		return "", err
+	}
 	j := &warmJob{id: p.cfg.NewID(), uid: uid, each: each, asked: time.Now()}
 	j.ctx, j.cancel = context.WithCancel(p.base)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.jobs[j.id] = j
 	p.mu.order = append(p.mu.order, j)
-	return j.id
+	return j.id, nil
+}
+
+// size returns how many bytes a result takes.
+func (r *WarmResult) size() int { return besidePath + len(r.Path) + len(r.Error) }
+
+// fitting returns how many of the paths, from the first on, a job takes: one at least if
+// it has none.
+func (j *warmJob) fitting(paths []string) (n int) {
+	bytes := j.pendingBytes
+	for _, path := range paths {
+		bytes += besidePath + len(path)
+		if bytes > maxPending && n+len(j.pending) > 0 {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // jobLocked returns a job of the user, and notes that somebody asks after it.
@@ -115,18 +153,22 @@ func (p *Prefetcher) jobLocked(id string, uid uint32) (*warmJob, error) {
 	return j, nil
 }
 
-// AddWarm adds paths to a job and returns how many of them it took: fewer when it
-// has enough to do. last says that no more will come after these.
-func (p *Prefetcher) AddWarm(ctx context.Context, id string, uid uint32, paths []string, last bool) (accepted int, err error) {
+// AddWarm adds paths to a job, to be brought with the rights of who, and returns how many
+// of them it took: fewer when it has enough to do. last says that no more will come after
+// these.
+func (p *Prefetcher) AddWarm(ctx context.Context, id string, who session.Who, paths []string, last bool) (accepted int, err error) {
 	for {
 		p.mu.Lock()
-		j, err := p.jobLocked(id, uid)
+		j, err := p.jobLocked(id, who.UID)
 		if err != nil {
 			p.mu.Unlock()
 			return 0, err
 		}
-		n := min(len(paths), maxPending-len(j.pending))
-		j.pending = append(j.pending, paths[:n]...)
+		n := j.fitting(paths)
+		for _, path := range paths[:n] {
+			j.pending = append(j.pending, &warmPath{path: path, who: who})
+			j.pendingBytes += besidePath + len(path)
+		}
 		j.open += n
 		j.last = j.last || last && n == len(paths)
 		changed := p.changedLocked()
@@ -145,9 +187,29 @@ func (p *Prefetcher) AddWarm(ctx context.Context, id string, uid uint32, paths [
 	}
 }
 
-// WarmProgress returns the state of a job with the results after the number
+// WarmProgress tells who asks the state of a job with the results after the number
 // after. It waits for news until ctx ends.
-func (p *Prefetcher) WarmProgress(ctx context.Context, id string, uid uint32, after int64) (WarmProgress, error) {
+func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Who, after int64) (WarmProgress, error) {
+	now, err := p.warmNews(ctx, id, who.UID, after)
+	// Rights may have been changed since the paths were walked.
+	ctx, cancel := asking(ctx)
+	defer cancel()
+	readable := now.Results[:0]
+	for _, r := range now.Results {
+		if err := p.cfg.Rights.Refused(ctx, who, r.Path); err != nil {
+			if r.below {
+				continue // nor may its name be told
+			}
+			r = WarmResult{Seq: r.Seq, Path: r.Path, State: "failed", Error: err.Error(), Err: err}
+		}
+		readable = append(readable, r)
+	}
+	now.Results = readable
+	return now, err
+}
+
+// warmNews is WarmProgress before rights are asked.
+func (p *Prefetcher) warmNews(ctx context.Context, id string, uid uint32, after int64) (WarmProgress, error) {
 	for {
 		p.mu.Lock()
 		j, err := p.jobLocked(id, uid)
@@ -155,7 +217,13 @@ func (p *Prefetcher) WarmProgress(ctx context.Context, id string, uid uint32, af
 			p.mu.Unlock()
 			return WarmProgress{}, err
 		}
-		j.results = slices.DeleteFunc(j.results, func(r WarmResult) bool { return r.Seq <= after })
+		j.results = slices.DeleteFunc(j.results, func(r WarmResult) bool {
+			if r.Seq > after {
+				return false
+			}
+			j.resultBytes -= r.size()
+			return true
+		})
 		now := j.progress
 		now.Finished = j.last && j.open == 0
 		now.Results = append([]WarmResult{}, j.results[:min(len(j.results), 64)]...)
@@ -195,6 +263,7 @@ func (p *Prefetcher) CloseWarm(id string, uid uint32) error {
 func (p *Prefetcher) endWarmLocked(j *warmJob) {
 	j.cancel()
 	delete(p.mu.jobs, j.id)
+	p.cfg.Ledger.Give(j.uid, budget.Jobs, 1)
 	p.mu.order = slices.DeleteFunc(p.mu.order, func(o *warmJob) bool { return o == j })
 	p.settleLocked()
 }
@@ -217,7 +286,7 @@ func (p *Prefetcher) nextWarm() (job, bool) {
 	for range len(p.mu.order) {
 		j := p.mu.order[0]
 		p.mu.order = append(p.mu.order[1:], j)
-		if len(j.results) >= maxResults {
+		if j.resultBytes >= maxResults {
 			continue // nobody reads them
 		}
 		if len(j.files) > 0 {
@@ -227,8 +296,10 @@ func (p *Prefetcher) nextWarm() (job, bool) {
 			return job{obj: f.obj, run: func() { p.warm(j, f) }}, true
 		}
 		if len(j.pending) > 0 && !j.walking {
-			path := &warmPath{path: j.pending[0]}
+			path := j.pending[0]
+			j.pending[0] = nil
 			j.pending = j.pending[1:]
+			j.pendingBytes -= besidePath + len(path.path)
 			j.walking = true
 			return job{run: func() { p.walkWarm(j, path) }}, true
 		}
@@ -238,14 +309,22 @@ func (p *Prefetcher) nextWarm() (job, bool) {
 
 // walkWarm finds the files of a path. It waits while enough are known.
 func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
-	err := p.walk(j.ctx, path.path, func(file string, o oss.Object) error {
+	err := p.walk(j.ctx, path.who, path.path, func(file string, f Found) error {
 		for {
 			p.mu.Lock()
-			if len(j.files) < maxPending {
-				j.files = append(j.files, warmFile{of: path, path: file, obj: o})
+			switch {
+			case f.Err != nil && j.resultBytes < maxResults:
+				path.failed++
+				j.progress.Failed++
+				p.resultLocked(j, WarmResult{Path: file, State: "failed", Error: f.Err.Error(), Err: f.Err, below: true})
+				p.settleLocked()
+				p.mu.Unlock()
+				return j.ctx.Err()
+			case f.Err == nil && len(j.files) < maxFiles:
+				j.files = append(j.files, warmFile{of: path, path: file, obj: f.Object, staged: f.Staged})
 				path.left++
 				j.progress.Files++
-				j.progress.Bytes += o.Size
+				j.progress.Bytes += f.Object.Size
 				p.mu.Unlock()
 				p.sched.wake()
 				return nil
@@ -272,7 +351,11 @@ func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
 
 // warm brings one file.
 func (p *Prefetcher) warm(j *warmJob, f warmFile) {
-	fetched, err := p.bring(j, f.obj)
+	var fetched bool
+	var err error
+	if !f.staged {
+		fetched, err = p.bring(j, f.obj)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.of.left--
@@ -282,7 +365,7 @@ func (p *Prefetcher) warm(j *warmJob, f warmFile) {
 		if f.path == f.of.path {
 			f.of.err = err
 		} else {
-			p.resultLocked(j, WarmResult{Path: f.path, State: "failed", Error: err.Error(), Err: err})
+			p.resultLocked(j, WarmResult{Path: f.path, State: "failed", Error: err.Error(), Err: err, below: true})
 		}
 	} else {
 		f.of.files++
@@ -293,7 +376,7 @@ func (p *Prefetcher) warm(j *warmJob, f warmFile) {
 			j.progress.FetchedBytes += f.obj.Size
 		}
 		if j.each && f.path != f.of.path {
-			p.resultLocked(j, WarmResult{Path: f.path, State: "ready", Files: 1, Bytes: f.obj.Size})
+			p.resultLocked(j, WarmResult{Path: f.path, State: "ready", Files: 1, Bytes: f.obj.Size, below: true})
 		}
 	}
 	p.donePathLocked(j, f.of)
@@ -343,6 +426,11 @@ func (p *Prefetcher) donePathLocked(j *warmJob, path *warmPath) {
 func (p *Prefetcher) resultLocked(j *warmJob, r WarmResult) {
 	j.seq++
 	r.Seq = j.seq
+	if r.Err != nil {
+		r.Err = session.Brief(r.Err)
+		r.Error = r.Err.Error()
+	}
+	j.resultBytes += r.size()
 	j.results = append(j.results, r)
 }
 
@@ -360,13 +448,22 @@ type Evicted struct {
 }
 
 // Evict removes paths, files or folders, from the cache: all but what is in use
-// or held.
-func (p *Prefetcher) Evict(ctx context.Context, paths []string) []Evicted {
+// or held, and what who may not read.
+func (p *Prefetcher) Evict(ctx context.Context, who session.Who, paths []string) []Evicted {
 	results := make([]Evicted, 0, len(paths))
 	for _, path := range paths {
 		r := Evicted{Path: path}
-		err := p.walk(ctx, path, func(_ string, o oss.Object) error {
-			freed, err := p.cache.Evict(o)
+		var unreadable error
+		err := p.walk(ctx, who, path, func(_ string, f Found) error {
+			switch {
+			case f.Err != nil:
+				unreadable = cmp.Or(unreadable, f.Err)
+				return ctx.Err()
+			case f.Staged:
+				r.Held++
+				return ctx.Err()
+			}
+			freed, err := p.cache.Evict(f.Object)
 			switch {
 			case errors.Is(err, cache.ErrHeld), errors.Is(err, cache.ErrInUse):
 				r.Held++
@@ -378,7 +475,7 @@ func (p *Prefetcher) Evict(ctx context.Context, paths []string) []Evicted {
 			}
 			return ctx.Err()
 		})
-		if err != nil {
+		if err = cmp.Or(err, unreadable); err != nil {
 			r.Err, r.Error = err, err.Error()
 		}
 		results = append(results, r)

@@ -5,22 +5,24 @@ import (
 	"crypto/rand"
 	"runtime/debug"
 	"time"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // call is a method that runs, or whose answer is still being fetched. The fields
 // below done are guarded by Mux.mu.
 type call struct {
-	cursor     cursor
-	caller     Caller
-	privileged bool
-	method     string
-	cancel     context.CancelFunc
+	cursor cursor
+	caller Caller
+	method string
+	cancel context.CancelFunc
 	// done is closed when doc is set.
 	done chan struct{}
 
 	// doc is the whole answer document.
 	doc []byte
-	// reserved is what doc takes of the budget.
+	// reserved is what doc takes of the user's answers.
 	reserved int64
 	// attending is the number of ioctls that are being served for this call.
 	attending int
@@ -50,21 +52,26 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	}
 	// They are decoded now: the ioctl's buffer is not ours after the answer, while the
 	// method may run on.
-	do, prompt := method.prepare(req.Params)
+	do, prompt, size := method.prepare(caller, req.Params)
 	if !prompt || method.access == Owner {
-		caller.PID = m.processOf(caller)
+		caller.PID, caller.Groups = m.processOf(caller)
 	}
 	if !m.mayCall(caller, method.access) {
 		m.log.Debug("control call refused", "method", req.Method, "uid", caller.UID, "pid", caller.PID)
 		return m.reject(Errorf(CodeRefused, "user %d may not call %s: only root and user %d may",
 			caller.UID, req.Method, m.cfg.OwnerUID))
 	}
+	if err := m.cfg.Ledger.Take(caller.UID, budget.Requests, size); err != nil {
+		return m.reject(errorOf(err))
+	}
 	c, callCtx, refusal := m.admit(caller, req.Method)
 	if refusal != nil {
+		m.cfg.Ledger.Give(caller.UID, budget.Requests, size)
 		return m.reject(refusal)
 	}
 	work := func() {
 		defer m.handlers.Done()
+		defer m.cfg.Ledger.Give(caller.UID, budget.Requests, size)
 		defer c.cancel()
 		m.run(callCtx, c, do)
 	}
@@ -76,12 +83,14 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	return m.attend(ctx, c, 0)
 }
 
-// processOf returns the caller's process, as far as it can be told.
-func (m *Mux) processOf(c Caller) uint32 {
+// processOf returns the caller's process and its groups, as far as they can be told. The
+// thread waits in the ioctl meanwhile.
+func (m *Mux) processOf(c Caller) (pid uint32, groups session.Groups) {
 	if m.cfg.ProcessOf == nil || c.TID == 0 {
-		return c.PID
+		return c.PID, c.Groups
 	}
-	return m.cfg.ProcessOf(c.TID)
+	pid, ids := m.cfg.ProcessOf(c.TID)
+	return pid, session.GroupsOf(ids)
 }
 
 // serveNext attends a call again.
@@ -133,29 +142,21 @@ func (m *Mux) find(caller Caller, id cursor) *call {
 // m.handlers.Done called after it; it is attended once already.
 func (m *Mux) admit(caller Caller, method string) (*call, context.Context, *Error) {
 	c := &call{
-		cursor:     m.newCursor(),
-		caller:     caller,
-		privileged: m.privileged(caller),
-		method:     method,
-		done:       make(chan struct{}),
-		attending:  1,
+		cursor:    m.newCursor(),
+		caller:    caller,
+		method:    method,
+		done:      make(chan struct{}),
+		attending: 1,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.closed {
 		return nil, nil, Errorf(CodeStopping, "the daemon is stopping")
 	}
-	if m.mu.held.calls >= m.cfg.MaxCalls {
-		return nil, nil, Errorf(CodeBusy, "%d calls are being served", m.mu.held.calls)
+	if err := m.cfg.Ledger.Take(caller.UID, budget.Calls, 1); err != nil {
+		return nil, nil, errorOf(err)
 	}
-	if !c.privileged {
-		if m.mu.strangers.calls >= m.cfg.MaxCalls/2 {
-			return nil, nil, Errorf(CodeBusy, "%d calls of other users are being served", m.mu.strangers.calls)
-		}
-		m.mu.strangers.calls++
-	}
-	m.mu.held.calls++
-	m.metrics.running.Set(float64(m.mu.held.calls))
+	m.metrics.running.Inc()
 	m.mu.calls[c.cursor] = c
 	m.handlers.Add(1)
 	var ctx context.Context
@@ -195,10 +196,11 @@ func (m *Mux) finish(c *call, doc []byte, code Code) {
 	defer m.mu.Unlock()
 	// A small answer leaves with the ioctl that waits for it, so only large ones
 	// can be held for long; but it costs nothing to count them all.
-	if !c.forgotten && !m.reserve(c, int64(len(doc))) {
-		code = CodeTooLarge
-		doc = errorDocument(Errorf(code, "the answer of %s has %d bytes, and %d bytes of answers wait to be fetched already",
-			c.method, len(doc), m.mu.held.bytes))
+	if !c.forgotten {
+		if err := m.reserve(c, int64(len(doc))); err != nil {
+			code = CodeOverQuota
+			doc = errorDocument(Errorf(code, "%s was done, and its answer of %d bytes cannot be kept: %v", c.method, len(doc), err))
+		}
 	}
 	c.doc = doc
 	m.metrics.calls.WithLabelValues(c.method, string(code)).Inc()
@@ -314,31 +316,20 @@ func (m *Mux) forget(c *call) {
 	}
 }
 
-// reserve takes n bytes of the budget for the answer of c. m.mu must be held.
-func (m *Mux) reserve(c *call, n int64) bool {
-	if m.mu.held.bytes+n > m.cfg.MaxHeldBytes {
-		return false
+// reserve takes n bytes for the answer of c. m.mu must be held.
+func (m *Mux) reserve(c *call, n int64) error {
+	if err := m.cfg.Ledger.Take(c.caller.UID, budget.Answers, n); err != nil {
+		return err
 	}
-	if !c.privileged {
-		if m.mu.strangers.bytes+n > m.cfg.MaxHeldBytes/2 {
-			return false
-		}
-		m.mu.strangers.bytes += n
-	}
-	m.mu.held.bytes += n
 	c.reserved = n
-	m.metrics.stored.Set(float64(m.mu.held.bytes))
-	return true
+	m.metrics.stored.Add(float64(n))
+	return nil
 }
 
-// release gives back what c holds of the limits. m.mu must be held.
+// release gives back what c holds of the user's calls and answers. m.mu must be held.
 func (m *Mux) release(c *call) {
-	m.mu.held.calls--
-	m.mu.held.bytes -= c.reserved
-	if !c.privileged {
-		m.mu.strangers.calls--
-		m.mu.strangers.bytes -= c.reserved
-	}
-	m.metrics.running.Set(float64(m.mu.held.calls))
-	m.metrics.stored.Set(float64(m.mu.held.bytes))
+	m.cfg.Ledger.Give(c.caller.UID, budget.Calls, 1)
+	m.cfg.Ledger.Give(c.caller.UID, budget.Answers, c.reserved)
+	m.metrics.running.Dec()
+	m.metrics.stored.Sub(float64(c.reserved))
 }

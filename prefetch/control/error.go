@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
 // Code classifies the failure of a call. It is part of the protocol.
@@ -23,11 +25,11 @@ const (
 	// CodeStaleCursor means that a cursor names no call of the caller's user: it
 	// was fetched to its end, was dropped, or was not asked after for too long.
 	CodeStaleCursor Code = "stale-cursor"
-	// CodeBusy means that too many calls are being served. Nothing was done; the
-	// call may be repeated later.
-	CodeBusy Code = "busy"
-	// CodeTooLarge means that the answer is longer than the daemon keeps, or than
-	// it can keep while others wait to be fetched. What the method does was done.
+	// CodeOverQuota means that the user may not make the daemon keep more of something:
+	// the message says of what, and what can be done.
+	CodeOverQuota Code = "over-quota"
+	// CodeTooLarge means that the answer is longer than the daemon keeps. What the
+	// method does was done.
 	CodeTooLarge Code = "too-large"
 	// CodeStopping means that the daemon is about to exit. Nothing was done.
 	CodeStopping Code = "stopping"
@@ -67,6 +69,9 @@ func Errorf(code Code, format string, args ...any) *Error {
 func errorOf(err error) *Error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e
+	}
+	if e := (*budget.Exceeded)(nil); errors.As(err, &e) {
+		return Errorf(CodeOverQuota, "%v", err)
 	}
 	if errors.Is(err, context.Canceled) {
 		return Errorf(CodeCanceled, "%v", err)

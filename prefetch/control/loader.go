@@ -3,7 +3,8 @@ package control
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
+	iofs "io/fs"
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch"
@@ -13,9 +14,6 @@ import (
 // CodeNoSession means that there is no such session, or warm job, of this user:
 // it was never opened, was closed, or has expired.
 const CodeNoSession Code = "no-session"
-
-// May tells whether a user may read what lies below the mount.
-type May func(uid, gid uint32) bool
 
 // preloadPatience is how long a preload waits for room before its client is told
 // how far it came, and progressPatience how long a job's news are waited for. A
@@ -29,8 +27,11 @@ const (
 
 // HandleLoader registers the methods that PROTOCOL.md describes under "Loading":
 // loader.*, warm.*, evict and measure.
-func HandleLoader(m *Mux, p *prefetch.Prefetcher, may May) {
-	l := &loader{p: p, may: may}
+//
+// None of them leads from a path to anything but through [prefetch.Rights]. The prompt
+// ones name paths only, and say nothing of what is there.
+func HandleLoader(m *Mux, p *prefetch.Prefetcher) {
+	l := &loader{p: p}
 	Handle(m, "loader.open", Anyone, l.open)
 	Handle(m, "loader.close", Anyone, l.close)
 	HandlePrompt(m, "loader.renew", Anyone, nil, l.renew)
@@ -39,7 +40,7 @@ func HandleLoader(m *Mux, p *prefetch.Prefetcher, may May) {
 	HandlePrompt(m, "loader.active", Anyone, nil, l.active)
 	HandlePrompt(m, "loader.release", Anyone, nil, l.release)
 	Handle(m, "loader.wait", Anyone, l.wait)
-	HandlePrompt(m, "loader.status", Anyone, nil, l.status)
+	HandlePrompt(m, "loader.status", Anyone, func(in PathsParams) bool { return len(in.Paths) > 0 }, l.status)
 	Handle(m, "warm.open", Anyone, l.warmOpen)
 	Handle(m, "warm.add", Anyone, l.warmAdd)
 	Handle(m, "warm.progress", Anyone, l.warmProgress)
@@ -48,18 +49,7 @@ func HandleLoader(m *Mux, p *prefetch.Prefetcher, may May) {
 	Handle(m, "measure", Anyone, l.measure)
 }
 
-type loader struct {
-	p   *prefetch.Prefetcher
-	may May
-}
-
-// allow refuses users who may not read the files.
-func (l *loader) allow(c Caller) error {
-	if l.may != nil && !l.may(c.UID, c.GID) {
-		return Errorf(CodeRefused, "user %d may not read the files of this mount", c.UID)
-	}
-	return nil
-}
+type loader struct{ p *prefetch.Prefetcher }
 
 // answer gives an error of the prefetcher its code.
 func answerOf(err error) error {
@@ -67,25 +57,6 @@ func answerOf(err error) error {
 		return Errorf(CodeNoSession, "%v", err)
 	}
 	return err
-}
-
-// within returns the path that name, said on the directory dir, has in the mount.
-func within(dir, name string) (string, error) {
-	name = strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/")
-	if name == "." {
-		name = ""
-	}
-	if err := prefetch.CheckPath(name); err != nil {
-		return "", Errorf(CodeBadRequest, "%v", err)
-	}
-	switch {
-	case dir == "":
-		return name, nil
-	case name == "":
-		return dir, nil
-	default:
-		return dir + "/" + name, nil
-	}
 }
 
 // OpenParams are the parameters of loader.open.
@@ -111,9 +82,6 @@ type OpenResult struct {
 }
 
 func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult, error) {
-	if err := l.allow(c); err != nil {
-		return OpenResult{}, err
-	}
 	const maxText, maxLease = 1024, 7 * 24 * time.Hour
 	switch {
 	case in.Buffer < 1 || in.Buffer > session.MaxBuffer:
@@ -127,7 +95,7 @@ func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult,
 	}
 	task := in.Task
 	if in.Persistence != "" {
-		path, err := within(c.Dir, in.Persistence)
+		path, err := c.Path(in.Persistence)
 		if err != nil {
 			return OpenResult{}, err
 		}
@@ -135,7 +103,7 @@ func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult,
 	}
 	got, err := l.p.Open(ctx, session.Key{UID: c.UID, Task: task, Worker: in.Worker}, session.Params{
 		Instance: in.Instance, Buffer: in.Buffer, DropOnRelease: in.DropOnRelease, Shared: in.Persistence != "",
-		Lease: time.Duration(in.Lease * float64(time.Second)),
+		Lease: time.Duration(in.Lease * float64(time.Second)), Who: c.Who(),
 	})
 	if err != nil {
 		return OpenResult{}, answerOf(err)
@@ -218,18 +186,6 @@ func (in *PathsParams) resolve(c Caller) (session.Name, []string, error) {
 	return n, paths, err
 }
 
-// absolute returns the paths in the mount of names said by a caller.
-func absolute(c Caller, base string, names []string) ([]string, error) {
-	paths := make([]string, len(names))
-	for i, name := range names {
-		var err error
-		if paths[i], err = within(c.Dir, base+name); err != nil {
-			return nil, err
-		}
-	}
-	return paths, nil
-}
-
 // PreloadResult is the result of loader.preload.
 type PreloadResult struct {
 	Accepted int `json:"accepted"`
@@ -309,10 +265,21 @@ func fileStatuses(c Caller, in PathsParams, files []session.File) []FileStatus {
 	return out
 }
 
+// Refusal returns what c is told who has named a path and may not read what is there, or
+// of whom that cannot be told.
+func Refusal(c Caller, err error) error {
+	if errors.Is(err, iofs.ErrPermission) {
+		return Errorf(CodeRefused, "%s", explain(c, err))
+	}
+	return err
+}
+
 // explain returns the text of err. To callers who see a subdirectory only it does
 // not name what lies above it.
 func explain(c Caller, err error) string {
 	switch {
+	case errors.Is(err, iofs.ErrPermission):
+		return fmt.Sprintf("user %d may not read it", c.UID)
 	case c.Dir == "":
 		return err.Error()
 	case prefetch.Errno(err) == "ENOENT":
@@ -343,7 +310,7 @@ func (l *loader) wait(ctx context.Context, c Caller, in PathsParams) (WaitResult
 	timeout := time.Duration(min(in.Timeout, maxWait.Milliseconds())) * time.Millisecond
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	files, done, err := l.p.Wait(waiting, n, paths)
+	files, done, err := l.p.Wait(waiting, c.Who(), n, paths)
 	if err != nil {
 		return WaitResult{}, answerOf(err)
 	}
@@ -356,7 +323,7 @@ type StatusResult struct {
 	Session *session.Summary `json:"session,omitempty"`
 }
 
-func (l *loader) status(_ context.Context, c Caller, in PathsParams) (StatusResult, error) {
+func (l *loader) status(ctx context.Context, c Caller, in PathsParams) (StatusResult, error) {
 	if len(in.Paths) == 0 {
 		s, err := l.p.Session(in.Session, c.UID)
 		if err != nil {
@@ -368,7 +335,7 @@ func (l *loader) status(_ context.Context, c Caller, in PathsParams) (StatusResu
 	if err != nil {
 		return StatusResult{}, err
 	}
-	files, err := l.p.Status(n, paths)
+	files, err := l.p.Status(ctx, c.Who(), n, paths)
 	if err != nil {
 		return StatusResult{}, answerOf(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -52,6 +53,44 @@ func (goldenTree) ReadLink(context.Context, manifest.Entry) (string, error) {
 
 func (goldenTree) Problems() manifest.Problems { return manifest.Problems{} }
 
+// goldenRights lets all but user 3000 read the files of goldenTree.
+type goldenRights struct{ goldenTree }
+
+var _ prefetch.Rights = goldenRights{}
+
+func (r goldenRights) Open(ctx context.Context, who session.Who, name string) (prefetch.Found, error) {
+	if err := r.Refused(ctx, who, name); err != nil {
+		return prefetch.Found{}, err
+	}
+	dir, base := path.Split(name)
+	e, _, err := r.Lookup(ctx, strings.TrimSuffix(dir, "/"), base)
+	return goldenFound(strings.TrimSuffix(dir, "/"), e), err
+}
+
+func (r goldenRights) ReadDir(ctx context.Context, _ session.Who, dir, after string) ([]prefetch.Found, error) {
+	entries, _, err := r.goldenTree.ReadDir(ctx, dir, after, 10)
+	page := make([]prefetch.Found, len(entries))
+	for i, e := range entries {
+		page[i] = goldenFound(dir, e)
+	}
+	return page, err
+}
+
+func (goldenRights) Refused(_ context.Context, who session.Who, _ string) error {
+	if who.UID == 3000 {
+		return iofs.ErrPermission
+	}
+	return nil
+}
+
+func (r goldenRights) Keep(ctx context.Context, who session.Who, name string) error {
+	return r.Refused(ctx, who, name)
+}
+
+func goldenFound(dir string, e manifest.Entry) prefetch.Found {
+	return prefetch.Found{Path: path.Join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
+}
+
 // goldenCache has room for a megabyte and fetches at once.
 type goldenCache struct {
 	mu    sync.Mutex
@@ -96,14 +135,14 @@ func (c *goldenCache) Stats() cache.Stats {
 func loaderMux(t *testing.T, m *Mux) (stop func()) {
 	t.Helper()
 	ids := 0
-	p, err := prefetch.New(prefetch.Config{NewID: func() string {
+	p, err := prefetch.New(prefetch.Config{Rights: goldenRights{}, NewID: func() string {
 		ids++
 		return fmt.Sprint("id-", ids)
 	}}, goldenTree{}, &goldenCache{there: map[oss.Object]bool{}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	HandleLoader(m, p, func(uid, _ uint32) bool { return uid != 3000 })
+	HandleLoader(m, p)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -195,10 +234,12 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 		if err := clientOf(m, stranger).Call(t.Context(), "evict", EvictParams{Paths: []string{"view"}}, nil); !errors.Is(err, &Error{Code: CodeRefused}) {
 			t.Errorf("a stranger evicts: %v", err)
 		}
-		for method, params := range map[string]any{"loader.open": OpenParams{Buffer: 10}, "warm.open": WarmOpenParams{}} {
-			if err := clientOf(m, Caller{UID: 3000}).Call(t.Context(), method, params, nil); !errors.Is(err, &Error{Code: CodeRefused}) {
-				t.Errorf("%s of who may not read: %v", method, err)
-			}
+		var measured MeasureResult
+		if err := clientOf(m, Caller{UID: 3000}).Call(t.Context(), "measure", MeasureParams{Paths: []string{"view/train"}}, &measured); err != nil {
+			t.Fatal(err)
+		}
+		if r := measured.Results[0]; r.Files != 0 || r.Error != "user 3000 may not read it" {
+			t.Errorf("who may not read is told %+v", r)
 		}
 	})
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 // daemonEnv makes the test binary serve a mount at the directory it names,
@@ -21,7 +23,10 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(daemonEnv); dir != "" {
 		os.Exit(serveUntilKilled(dir))
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(mounttest.Main(func() int {
+		goleak.VerifyTestMain(m) // exits
+		return 0
+	}))
 }
 
 var (

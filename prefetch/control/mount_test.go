@@ -20,6 +20,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
 // directory is a directory that passes ioctls to a mux, or knows none if the
@@ -186,7 +188,8 @@ func TestUnmountSucceedsAfterClientsAreClosed(t *testing.T) {
 }
 
 func TestThousandCallersThroughTheKernel(t *testing.T) {
-	m := newTestMux(t, MuxConfig{}, nil)
+	// All of their answers may wait to be fetched at once.
+	m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Answers: 64 << 20})}, nil)
 	path := bindReadOnly(t, filepath.Join(mount(t, m), "a/b"))
 	var g sync.WaitGroup
 	for i := range 1000 {

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // Caller is the process that made a request, as the kernel reports it. PID is 0
@@ -27,7 +30,15 @@ type Caller struct {
 	Dir string `json:"dir,omitempty"`
 	// TID is the thread that made it, of which PID is made where it is wanted.
 	TID uint32 `json:"-"`
+	// Groups are its supplementary groups, as far as PID is known.
+	Groups session.Groups `json:"-"`
 }
+
+// Who returns on whose behalf a method works that c calls.
+func (c Caller) Who() session.Who { return session.As(c.UID, c.GID, c.Groups, c.Dir) }
+
+// Path returns the path in the mount of a name that c has said in parameters.
+func (c Caller) Path(name string) (string, error) { return within(c.Dir, name) }
 
 // Access says who may call a method.
 type Access uint8
@@ -49,19 +60,16 @@ type MuxConfig struct {
 	// Trusted, if set, is asked beside whether a caller may call [Owner] methods:
 	// root of a container is root, but not the daemon's.
 	Trusted func(Caller) bool
-	// ProcessOf, if set, tells the process of a thread. It may take longer than a
-	// method that is prompt.
-	ProcessOf func(tid uint32) uint32
+	// ProcessOf, if set, tells the process of a thread and its supplementary groups. It
+	// may take longer than a method that is prompt.
+	ProcessOf func(tid uint32) (pid uint32, groups []uint32)
 	// Version is the version of the daemon, told to clients by hello.
 	Version string
-	// MaxCalls bounds the calls that run or whose answer is being fetched. Default
-	// 4096. Users other than root and the owner share half of it, so that they
-	// cannot lock those out.
-	MaxCalls int
-	// MaxHeldBytes bounds the answers that are being fetched, in bytes, shared in
-	// the same way. Default 64 MiB.
-	MaxHeldBytes int64
-	// MaxAnswerBytes bounds one answer. Default 16 MiB.
+	// Ledger bounds the calls that run or whose answer is being fetched, what those
+	// that run were asked, and the answers, by user. Default what [budget.DefaultLimits]
+	// says, of which root and the owner may have all.
+	Ledger *budget.Ledger
+	// MaxAnswerBytes bounds one answer. Default 4 MiB.
 	MaxAnswerBytes int64
 }
 
@@ -91,20 +99,21 @@ type Mux struct {
 		sync.Mutex
 		closed bool
 		calls  map[cursor]*call
-		// held counts calls and answer bytes: all of them, and those of users
-		// other than root and the owner.
-		held, strangers struct {
-			calls int
-			bytes int64
-		}
 	}
 }
 
 // method is a registered method.
 type method struct {
 	access Access
-	// prepare decodes the parameters. prompt says that the work never waits.
-	prepare func(params json.RawMessage) (do work, prompt bool)
+	// prepare decodes the parameters. prompt says that the work never waits, and size how
+	// much memory it takes while it runs.
+	prepare func(c Caller, params json.RawMessage) (do work, prompt bool, size int64)
+}
+
+// sized are parameters from which more is made than the request has bytes.
+type sized interface {
+	// size returns how many bytes are kept for them while the method runs.
+	size(c Caller) int64
 }
 
 // work calls the typed function of a method and encodes its result.
@@ -112,14 +121,11 @@ type work func(ctx context.Context, c Caller) (json.RawMessage, error)
 
 // NewMux returns a Mux that knows the method hello.
 func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
-	if cfg.MaxCalls <= 0 {
-		cfg.MaxCalls = 4096
-	}
-	if cfg.MaxHeldBytes <= 0 {
-		cfg.MaxHeldBytes = 64 << 20
+	if cfg.Ledger == nil {
+		cfg.Ledger = budget.New(budget.DefaultLimits(), cfg.OwnerUID)
 	}
 	if cfg.MaxAnswerBytes <= 0 {
-		cfg.MaxAnswerBytes = 16 << 20
+		cfg.MaxAnswerBytes = 4 << 20
 	}
 	m := &Mux{
 		cfg:       cfg,
@@ -167,12 +173,16 @@ func handle[P, R any](m *Mux, name string, access Access, waits func(params P) b
 	}
 	m.methods[name] = method{
 		access: access,
-		prepare: func(raw json.RawMessage) (work, bool) {
+		prepare: func(c Caller, raw json.RawMessage) (work, bool, int64) {
 			var params P
 			if len(raw) > 0 {
 				if err := decodeStrict(raw, &params); err != nil {
-					return failing(Errorf(CodeBadRequest, "parameters of %s: %v", name, err)), true
+					return failing(Errorf(CodeBadRequest, "parameters of %s: %v", name, err)), true, 0
 				}
+			}
+			size := int64(len(raw))
+			if s, ok := any(params).(sized); ok {
+				size += s.size(c)
 			}
 			return func(ctx context.Context, c Caller) (json.RawMessage, error) {
 				result, err := fn(ctx, c, params)
@@ -184,7 +194,7 @@ func handle[P, R any](m *Mux, name string, access Access, waits func(params P) b
 					return nil, Errorf(CodeInternal, "encode result of %s: %v", name, err)
 				}
 				return out, nil
-			}, !waits(params)
+			}, !waits(params), size
 		},
 	}
 }

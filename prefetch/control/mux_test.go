@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
 func goexit() { runtime.Goexit() }
@@ -266,8 +268,13 @@ func assertNothingHeld(t testing.TB, m *Mux) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.mu.calls) != 0 || m.mu.held.calls != 0 || m.mu.held.bytes != 0 || m.mu.strangers.calls != 0 || m.mu.strangers.bytes != 0 {
-		t.Errorf("held after all calls: %d calls, %+v, strangers %+v", len(m.mu.calls), m.mu.held, m.mu.strangers)
+	if len(m.mu.calls) != 0 {
+		t.Errorf("%d calls are held after all", len(m.mu.calls))
+	}
+	for k := range budget.Kinds {
+		if u := m.cfg.Ledger.Use(k); u.Used != 0 {
+			t.Errorf("%v are held after all calls: %+v", k, u)
+		}
 	}
 	if r, s := testutil.ToFloat64(m.metrics.running), testutil.ToFloat64(m.metrics.stored); r != 0 || s != 0 {
 		t.Errorf("gauges are %v and %v", r, s)
@@ -447,47 +454,65 @@ func TestDropCancelsTheMethod(t *testing.T) {
 	})
 }
 
+// limited returns a ledger of which some kinds are small.
+func limited(small map[budget.Kind]int64) *budget.Ledger {
+	limits := budget.DefaultLimits()
+	for k, n := range small {
+		limits[k] = n
+	}
+	return budget.New(limits, owner.UID)
+}
+
 func TestStrangersCannotLockTheOwnerOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newTestMux(t, MuxConfig{MaxCalls: 10}, nil)
-		refused := 0
-		for range 10 {
-			a := exchange(t, m, stranger, callFrame("sleep", `{"milliseconds":10000}`))
-			if a.kind == kindLast {
-				refused++
-				if !strings.Contains(string(a.payload), string(CodeBusy)) {
-					t.Errorf("refused with %s", a.payload)
+		m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Calls: 16})}, nil)
+		served := func(c Caller) bool {
+			a := exchange(t, m, c, callFrame("sleep", `{"milliseconds":10000}`))
+			if a.kind == kindLast && !strings.Contains(string(a.payload), string(CodeOverQuota)) {
+				t.Errorf("refused with %s", a.payload)
+			}
+			return a.kind == kindWait
+		}
+		many := func(c Caller) (n int) {
+			for range 16 {
+				if served(c) {
+					n++
 				}
 			}
+			return n
 		}
-		if refused != 5 {
-			t.Errorf("%d of a stranger's 10 calls were refused, want 5", refused)
+		if n := many(stranger); n != 6 {
+			t.Errorf("%d of a stranger's 16 calls were served, want 6: half of three quarters", n)
 		}
-		for range 5 {
-			if a := exchange(t, m, owner, callFrame("sleep", `{"milliseconds":10000}`)); a.kind != kindWait {
-				t.Errorf("the owner was refused: %s", a.payload)
-			}
+		if n := many(Caller{UID: 2001}); n != 3 {
+			t.Errorf("%d of another stranger's 16 calls were served, want 3: half of what is left", n)
 		}
-		if a := exchange(t, m, root, callFrame("echo", "")); !strings.Contains(string(a.payload), string(CodeBusy)) {
-			t.Errorf("an eleventh call gave %s", a.payload)
+		if n := many(owner); n != 7 {
+			t.Errorf("%d of the owner's 16 calls were served, want 7: what is left", n)
+		}
+		if a := exchange(t, m, root, callFrame("echo", "")); !strings.Contains(string(a.payload), string(CodeOverQuota)) {
+			t.Errorf("a seventeenth call gave %s", a.payload)
 		}
 		_ = m.Close()
 	})
 }
 
 func TestHeldAnswersAreBounded(t *testing.T) {
-	m := newTestMux(t, MuxConfig{MaxHeldBytes: 100_000}, nil)
+	m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Answers: 128_000})}, nil)
 	if a := exchange(t, m, stranger, callFrame("big", `{"bytes":40000}`)); a.kind != kindMore {
 		t.Fatalf("%.80s", a.payload)
 	}
-	if a := exchange(t, m, stranger, callFrame("big", `{"bytes":40000}`)); !strings.Contains(string(a.payload), string(CodeTooLarge)) {
-		t.Errorf("a stranger holds more than half: %#x", a.kind)
+	a := exchange(t, m, stranger, callFrame("big", `{"bytes":40000}`))
+	for _, want := range []string{string(CodeOverQuota), "was done", "answers", "drop them"} {
+		if !strings.Contains(string(a.payload), want) {
+			t.Errorf("a stranger who holds more than its share is not told %q: %#x %.200s", want, a.kind, a.payload)
+		}
 	}
-	a := exchange(t, m, root, callFrame("big", `{"bytes":50000}`))
+	a = exchange(t, m, root, callFrame("big", `{"bytes":75000}`))
 	if a.kind != kindMore {
 		t.Errorf("root was refused: %s", a.payload)
 	}
-	if b := exchange(t, m, root, callFrame("big", `{"bytes":20000}`)); !strings.Contains(string(b.payload), string(CodeTooLarge)) {
+	if b := exchange(t, m, root, callFrame("big", `{"bytes":20000}`)); !strings.Contains(string(b.payload), string(CodeOverQuota)) {
 		t.Errorf("more than everything is held: %#x", b.kind)
 	}
 	exchange(t, m, root, frame{kind: kindDrop, cursor: a.cursor})

@@ -73,9 +73,9 @@ func TestPromptMethodsAreAnsweredLikeOthers(t *testing.T) {
 
 func TestTheProcessIsAskedForWhereItIsWanted(t *testing.T) {
 	asked := 0
-	m := newTestMux(t, MuxConfig{ProcessOf: func(tid uint32) uint32 {
+	m := newTestMux(t, MuxConfig{ProcessOf: func(tid uint32) (uint32, []uint32) {
 		asked++
-		return tid + 1000
+		return tid + 1000, nil
 	}}, nil)
 	whoami := func(_ context.Context, c Caller, _ promptParams) (Caller, error) { return c, nil }
 	HandlePrompt(m, "prompt", Anyone, nil, whoami)

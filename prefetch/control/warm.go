@@ -19,10 +19,8 @@ type WarmOpenResult struct {
 }
 
 func (l *loader) warmOpen(_ context.Context, c Caller, in WarmOpenParams) (WarmOpenResult, error) {
-	if err := l.allow(c); err != nil {
-		return WarmOpenResult{}, err
-	}
-	return WarmOpenResult{l.p.OpenWarm(c.UID, in.Each)}, nil
+	job, err := l.p.OpenWarm(c.UID, in.Each)
+	return WarmOpenResult{job}, answerOf(err)
 }
 
 // WarmAddParams are the parameters of warm.add.
@@ -47,7 +45,7 @@ func (l *loader) warmAdd(ctx context.Context, c Caller, in WarmAddParams) (WarmA
 	}
 	ctx, cancel := context.WithTimeout(ctx, preloadPatience)
 	defer cancel()
-	n, err := l.p.AddWarm(ctx, in.Job, c.UID, paths, in.Last)
+	n, err := l.p.AddWarm(ctx, in.Job, c.Who(), paths, in.Last)
 	return WarmAddResult{n}, answerOf(err)
 }
 
@@ -60,7 +58,7 @@ type WarmProgressParams struct {
 func (l *loader) warmProgress(ctx context.Context, c Caller, in WarmProgressParams) (prefetch.WarmProgress, error) {
 	ctx, cancel := context.WithTimeout(ctx, progressPatience)
 	defer cancel()
-	progress, err := l.p.WarmProgress(ctx, in.Job, c.UID, in.After)
+	progress, err := l.p.WarmProgress(ctx, in.Job, c.Who(), in.After)
 	if err != nil {
 		return progress, answerOf(err)
 	}
@@ -112,7 +110,7 @@ func (l *loader) evict(ctx context.Context, c Caller, in EvictParams) (EvictResu
 	if err != nil {
 		return EvictResult{}, err
 	}
-	results := l.p.Evict(ctx, paths)
+	results := l.p.Evict(ctx, c.Who(), paths)
 	for i := range results {
 		r := &results[i]
 		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)
@@ -132,14 +130,11 @@ type MeasureResult struct {
 }
 
 func (l *loader) measure(ctx context.Context, c Caller, in MeasureParams) (MeasureResult, error) {
-	if err := l.allow(c); err != nil {
-		return MeasureResult{}, err
-	}
 	paths, err := absolute(c, in.Base, in.Paths)
 	if err != nil {
 		return MeasureResult{}, err
 	}
-	results := l.p.Measure(ctx, paths)
+	results := l.p.Measure(ctx, c.Who(), paths)
 	for i := range results {
 		r := &results[i]
 		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
 // Defaults and limits of [Params] and [Config].
@@ -32,6 +33,8 @@ type Config struct {
 	// Adoption is how long a restored session waits for its worker; 0 means
 	// DefaultAdoption.
 	Adoption time.Duration
+	// Ledger says how much may be remembered for whom; nil means the default.
+	Ledger *budget.Ledger
 }
 
 // ID names a session.
@@ -62,6 +65,8 @@ type Params struct {
 	// Shared says that the task is a directory of the mount, in which the session may
 	// be kept for other nodes.
 	Shared bool
+	// Who opened the session: what it announces is found and fetched with those rights.
+	Who Who
 }
 
 // Book holds the sessions of one mount.
@@ -69,7 +74,8 @@ type Book struct {
 	cfg      Config
 	sessions map[ID]*session
 	byKey    map[Key]*session
-	entries  map[string]*Entry
+	entries  map[name]*Entry
+	folders  map[folderKey]*folder
 	// charged is the sum of the entries' charges, of those too that are gone and
 	// not yet freed.
 	charged int64
@@ -100,11 +106,15 @@ func NewBook(cfg Config) *Book {
 	if cfg.Adoption <= 0 {
 		cfg.Adoption = DefaultAdoption
 	}
+	if cfg.Ledger == nil {
+		cfg.Ledger = budget.Default()
+	}
 	return &Book{
 		cfg:      cfg,
 		sessions: make(map[ID]*session),
 		byKey:    make(map[Key]*session),
-		entries:  make(map[string]*Entry),
+		entries:  make(map[name]*Entry),
+		folders:  make(map[folderKey]*folder),
 		dirty:    make(map[Key]bool),
 	}
 }
@@ -120,15 +130,17 @@ func (b *Book) Totals() Totals { return b.totals }
 
 // Open opens the session of key, or adopts it if there is one: its holders stay,
 // and what another instance was reading counts as ready. id is used if the session
-// is new.
-func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted int) {
+// is new. It fails with a [budget.Exceeded] if the user has too many.
+func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted int, err error) {
 	if p.Lease <= 0 {
 		p.Lease = DefaultLease
 	}
 	p.Buffer = min(max(p.Buffer, 1), MaxBuffer)
 	s := b.byKey[key]
 	if s == nil {
-		s = b.add(id, key)
+		if s, err = b.add(id, key); err != nil {
+			return "", 0, err
+		}
 	} else if s.restored || p.Instance == "" || p.Instance != s.params.Instance {
 		for _, st := range s.streams {
 			for _, h := range st.holders {
@@ -141,17 +153,26 @@ func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted in
 		b.totals.Adopted += int64(adopted)
 	}
 	s.params = p
+	s.known(p.Who)
 	s.restored = false
 	s.lastCall = now
 	b.dirty[key] = true
-	return s.id, adopted
+	return s.id, adopted, nil
 }
 
-func (b *Book) add(id ID, key Key) *session {
-	s := &session{id: id, key: key, streams: make(map[int]*stream)}
+// add makes a session, and charges it. [Book.end] gives that back.
+func (b *Book) add(id ID, key Key) (*session, error) {
+	if err := b.cfg.Ledger.Take(key.UID, budget.Sessions, 1); err != nil {
+		return nil, err
+	}
+	if err := b.cfg.Ledger.Take(key.UID, budget.Names, sessionCost); err != nil {
+		b.cfg.Ledger.Give(key.UID, budget.Sessions, 1)
+		return nil, err
+	}
+	s := &session{id: id, key: key, streams: make(map[int]*stream), folders: make(map[*folder]int)}
 	b.sessions[id] = s
 	b.byKey[key] = s
-	return s
+	return s, nil
 }
 
 // Find returns the session's key, or ErrNoSession. It counts as a sign of life.
@@ -203,11 +224,13 @@ func (b *Book) end(s *session) (released int) {
 			b.remove(h)
 			released++
 		}
-		b.order = slices.DeleteFunc(b.order, func(o *stream) bool { return o == st })
 	}
+	b.order = slices.DeleteFunc(b.order, func(o *stream) bool { return o.session == s })
 	delete(b.sessions, s.id)
 	delete(b.byKey, s.key)
 	b.dirty[s.key] = true
+	b.cfg.Ledger.Give(s.key.UID, budget.Names, sessionCost+streamCost*int64(len(s.streams)))
+	b.cfg.Ledger.Give(s.key.UID, budget.Sessions, 1)
 	return released
 }
 
@@ -233,16 +256,21 @@ type Name struct {
 }
 
 // Preload announces paths in the order of their use. With patient it takes no
-// more than the quota allows; else up to four buffers, and drops what is beyond.
+// more than the quota allows; else up to four buffers, and drops what is beyond. It fails
+// with a [budget.Exceeded] if the first of them is more than may be remembered for the
+// user; else what is too much comes under the same rule as what is beyond the buffers.
 func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Outcome, error) {
 	s, err := b.session(now, n.Session, n.UID)
 	if err != nil {
 		return Outcome{}, err
 	}
-	st := b.stream(s, n.Index)
+	st, err := b.stream(s, n.Index)
+	if err != nil {
+		return Outcome{}, err
+	}
 	var out Outcome
 	for i, path := range paths {
-		if h := st.holders[use{path, n.Seq}]; h != nil {
+		if h := b.find(st, path, n.Seq); h != nil {
 			h.named = now
 			out.Accepted++
 			out.Held++
@@ -255,10 +283,19 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 			out.Dropped = len(paths) - i
 			break
 		}
-		if st.outstanding >= s.params.Buffer {
+		over := st.outstanding >= s.params.Buffer
+		if _, err := b.hold(now, st, path, n.Seq, false); err != nil {
+			if out.Accepted == 0 {
+				return out, err
+			}
+			if !patient {
+				out.Dropped = len(paths) - i
+			}
+			break
+		}
+		if over {
 			out.Over++
 		}
-		b.hold(now, st, path, n.Seq, false)
 		out.Accepted++
 	}
 	b.totals.Preloaded += int64(out.Accepted - out.Held)
@@ -270,17 +307,23 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 }
 
 // Active says that the paths are being read now. Those that were not announced
-// are, and come first.
+// are, and come first. It ends with a [budget.Exceeded] at one that is more than may be
+// remembered for the user.
 func (b *Book) Active(now time.Time, n Name, paths []string) (implicit int, err error) {
 	s, err := b.session(now, n.Session, n.UID)
 	if err != nil {
 		return 0, err
 	}
-	st := b.stream(s, n.Index)
+	st, err := b.stream(s, n.Index)
+	if err != nil {
+		return 0, err
+	}
 	for _, path := range paths {
-		h := st.holders[use{path, n.Seq}]
+		h := b.find(st, path, n.Seq)
 		if h == nil {
-			h = b.hold(now, st, path, n.Seq, true)
+			if h, err = b.hold(now, st, path, n.Seq, true); err != nil {
+				break
+			}
 			implicit++
 		} else {
 			st.hurry(h)
@@ -291,7 +334,7 @@ func (b *Book) Active(now time.Time, n Name, paths []string) (implicit int, err 
 	}
 	b.totals.Implicit += int64(implicit)
 	b.dirty[s.key] = true
-	return implicit, nil
+	return implicit, err
 }
 
 // Release lets go of paths. Those that the caller does not hold are counted and
@@ -303,10 +346,7 @@ func (b *Book) Release(now time.Time, n Name, paths []string) (released, unknown
 	}
 	st := s.streams[n.Index]
 	for _, path := range paths {
-		var h *holder
-		if st != nil {
-			h = st.holders[use{path, n.Seq}]
-		}
+		h := b.find(st, path, n.Seq)
 		if h == nil {
 			unknown++
 			continue
@@ -327,10 +367,14 @@ func (b *Book) Quota(now time.Time, n Name) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return b.quota(b.stream(s, n.Index)), nil
+	st := s.streams[n.Index]
+	if st == nil {
+		st = &stream{session: s} // to ask makes none
+	}
+	return b.quota(st), nil
 }
 
-// quota is Quota. Once it is zero it stays so until a tenth of the buffer, or of the
+// quota is Quota. It is no more than what may be remembered for the user. Once it is zero it stays so until a tenth of the buffer, or of the
 // budget if that holds fewer files, is free, so that callers do not announce file by
 // file; and a stream that has nothing outstanding may always announce one.
 func (b *Book) quota(st *stream) int {
@@ -341,6 +385,8 @@ func (b *Book) quota(st *stream) int {
 		free = min(free, files(b.cfg.Budget-b.charged))
 		buffer = files(b.cfg.Budget)
 	}
+	names := int(b.cfg.Ledger.Left(st.session.key.UID, budget.Names) / (nameCost + usualName))
+	free, buffer = min(free, names), min(buffer, st.outstanding+names)
 	if st.full && free < max(1, buffer/10) {
 		free = 0
 	}
@@ -387,19 +433,24 @@ func (b *Book) sorted() []*session {
 	return all
 }
 
-// hold makes a holder of path. urgent puts it first in its stream.
-func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool) *holder {
-	e := b.entries[path]
-	if e == nil {
-		e = &Entry{Path: path, holders: make(map[*holder]bool)}
-		b.entries[path] = e
+// hold makes a holder of path, and charges it. urgent puts it first in its stream.
+func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool) (*holder, error) {
+	n, err := b.enter(st.session, path)
+	if err != nil {
+		return nil, err
 	}
+	e := b.entries[n]
+	if e == nil {
+		e = &Entry{name: n, payer: st.session.key.UID}
+		b.entries[n] = e
+	}
+	n = e.name // one text for all
 	st.next++
-	h := &holder{stream: st, entry: e, use: use{path, seq}, named: now, order: st.next}
+	h := &holder{stream: st, entry: e, use: use{n, seq}, named: now, order: st.next}
 	if len(e.holders) == 0 {
 		e.charger = st.session
 	}
-	e.holders[h] = true
+	e.add(h)
 	st.holders[h.use] = h
 	st.settle(h)
 	if e.state == Failed && !e.busy {
@@ -410,14 +461,15 @@ func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool
 		st.enqueue(h, urgent)
 	}
 	b.dirty[st.session.key] = true
-	return h
+	return h, nil
 }
 
 // remove takes a holder away. Its entry is gone with the last.
 func (b *Book) remove(h *holder) {
 	st, e := h.stream, h.entry
 	delete(st.holders, h.use)
-	delete(e.holders, h)
+	e.remove(h)
+	b.leave(st.session, h.use.name)
 	h.gone = true
 	if h.counted {
 		h.counted = false
@@ -428,7 +480,7 @@ func (b *Book) remove(h *holder) {
 		e.Drop = true
 	}
 	if len(e.holders) == 0 {
-		delete(b.entries, e.Path)
+		delete(b.entries, e.name)
 		b.gone = append(b.gone, e)
 		return
 	}
@@ -443,15 +495,18 @@ func (b *Book) remove(h *holder) {
 	}
 }
 
-// stream returns a stream of s.
-func (b *Book) stream(s *session, index int) *stream {
+// stream returns a stream of s. A new one is charged.
+func (b *Book) stream(s *session, index int) (*stream, error) {
 	st := s.streams[index]
 	if st == nil {
+		if err := b.cfg.Ledger.Take(s.key.UID, budget.Names, streamCost); err != nil {
+			return nil, err
+		}
 		st = &stream{session: s, index: index, holders: make(map[use]*holder)}
 		s.streams[index] = st
 		b.order = append(b.order, st)
 	}
-	return st
+	return st, nil
 }
 
 // Files is how many files, and how many bytes of them, are in some state.
@@ -467,8 +522,6 @@ func (f *Files) add(e *Entry) {
 
 // Entry is a path that somebody holds.
 type Entry struct {
-	// Path is relative to the root of the mount.
-	Path string
 	// Objects are the files that the path means, and Bytes their sizes together;
 	// set when it is resolved.
 	Objects []oss.Object
@@ -478,8 +531,12 @@ type Entry struct {
 	// Drop asks for its bytes to be dropped when it is gone.
 	Drop bool
 
+	name    name
 	state   State
-	holders map[*holder]bool
+	holders []*holder
+	// payer is who is charged for extra, the objects beyond the first, in bytes of memory.
+	payer uint32
+	extra int64
 	// cost is what it is charged when it is fetched, charge what it is charged now,
 	// and charger the session that it is charged to.
 	cost     int64
@@ -491,6 +548,34 @@ type Entry struct {
 	busy bool
 }
 
+// Path returns the path, relative to the root of the mount.
+func (e *Entry) Path() string { return e.name.String() }
+
+// Who returns on whose behalf the entry is found and fetched.
+func (e *Entry) Who() Who {
+	if e.name.in == nil {
+		return Who{}
+	}
+	return e.name.in.who
+}
+
+// Payer returns the user who is charged for what the entry means.
+func (e *Entry) Payer() uint32 { return e.payer }
+
+// add makes h one of the holders, remove none.
+func (e *Entry) add(h *holder) {
+	h.at = len(e.holders)
+	e.holders = append(e.holders, h)
+}
+
+func (e *Entry) remove(h *holder) {
+	last := len(e.holders) - 1
+	moved := e.holders[last]
+	e.holders[h.at], moved.at = moved, h.at
+	e.holders[last] = nil
+	e.holders = e.holders[:last]
+}
+
 // State returns what has become of the entry so far.
 func (e *Entry) State() State { return e.state }
 
@@ -500,7 +585,7 @@ func (e *Entry) Held() bool { return len(e.holders) > 0 }
 // heir returns the holder that announced it first, of those that are left.
 func (e *Entry) heir() *holder {
 	var first *holder
-	for h := range e.holders {
+	for _, h := range e.holders {
 		if first == nil || cmp.Or(h.named.Compare(first.named), cmp.Compare(h.stream.session.id, first.stream.session.id),
 			cmp.Compare(h.stream.index, first.stream.index), cmp.Compare(h.order, first.order)) < 0 {
 			first = h

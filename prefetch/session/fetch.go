@@ -2,9 +2,11 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
 // NextResolve returns an entry whose objects are to be looked up, or nil. The
@@ -28,19 +30,31 @@ func (b *Book) NextResolve() *Entry {
 }
 
 // Resolved tells what an entry means and what it costs, in bytes of the budget,
-// or why that cannot be told.
-func (b *Book) Resolved(e *Entry, objects []oss.Object, cost int64, err error) {
+// or why that cannot be told. The objects beyond the first were charged with extra bytes to
+// [Entry.Payer]; the book gives them back. What was too much for that is streamed.
+func (b *Book) Resolved(e *Entry, objects []oss.Object, cost, extra int64, err error) {
 	e.busy = false
+	b.pay(e, extra)
+	if !e.Held() {
+		b.pay(e, 0) // it was given up meanwhile
+		return
+	}
+	if _, exceeded := errors.AsType[*budget.Exceeded](err); exceeded {
+		b.pay(e, 0)
+		b.setState(e, Streamed)
+		return
+	}
 	if err != nil {
+		b.pay(e, 0)
 		b.setState(e, Failed)
-		e.Err = err
+		e.Err = Brief(err)
 		return
 	}
 	e.Objects, e.Bytes, e.cost, e.Err = objects, 0, cost, nil
 	for _, o := range objects {
 		e.Bytes += o.Size
 	}
-	for h := range e.holders {
+	for _, h := range e.holders {
 		h.stream.learn(cost)
 	}
 	if cost > b.cfg.Budget {
@@ -127,7 +141,7 @@ func (b *Book) Fetched(e *Entry, unheld bool, err error) {
 		b.setState(e, Streamed)
 	case err != nil:
 		b.uncharge(e)
-		e.Err = err
+		e.Err = Brief(err)
 		b.setState(e, Failed)
 	default:
 		b.setState(e, Ready)
@@ -155,7 +169,16 @@ func (b *Book) TakeGone() []*Entry {
 }
 
 // Freed tells that nothing of an entry that is gone is protected any more.
-func (b *Book) Freed(e *Entry) { b.uncharge(e) }
+func (b *Book) Freed(e *Entry) {
+	b.uncharge(e)
+	b.pay(e, 0)
+}
+
+// pay notes that so much is charged for the objects of e, and gives back what was.
+func (b *Book) pay(e *Entry, extra int64) {
+	b.cfg.Ledger.Give(e.payer, budget.Names, e.extra)
+	e.extra = extra
+}
 
 func (b *Book) uncharge(e *Entry) {
 	b.charged -= e.charge
@@ -168,7 +191,7 @@ func (b *Book) uncharge(e *Entry) {
 // setState changes the state and counts anew what is outstanding.
 func (b *Book) setState(e *Entry, s State) {
 	e.state = s
-	for h := range e.holders {
+	for _, h := range e.holders {
 		h.stream.settle(h)
 	}
 }
@@ -187,7 +210,7 @@ func (b *Book) Check() error {
 		}
 	}
 	for path, e := range b.entries {
-		if e.Path != path || len(e.holders) == 0 {
+		if e.name != path || len(e.holders) == 0 {
 			return fmt.Errorf("entry %q has %d holders", path, len(e.holders))
 		}
 		want := int64(0)
@@ -197,7 +220,7 @@ func (b *Book) Check() error {
 		if e.charge != want {
 			return fmt.Errorf("entry %q is %s and charged %d of %d", path, e.state, e.charge, e.cost)
 		}
-		for h := range e.holders {
+		for _, h := range e.holders {
 			if h.gone || h.stream.holders[h.use] != h {
 				return fmt.Errorf("entry %q has a holder that is gone", path)
 			}
@@ -220,8 +243,8 @@ func (b *Book) Check() error {
 				if !h.active && h.entry.state != Failed {
 					outstanding++
 				}
-				if b.entries[h.use.path] != h.entry {
-					return fmt.Errorf("holder of %q holds another entry", h.use.path)
+				if b.entries[h.use.name] != h.entry {
+					return fmt.Errorf("holder of %q holds another entry", h.use.name)
 				}
 			}
 			if outstanding != st.outstanding {

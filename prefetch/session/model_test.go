@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,7 +73,8 @@ func (w *world) paths() []string {
 	n := 1 + w.rng.IntN(6)
 	paths := make([]string, n)
 	for i := range paths {
-		paths[i] = fmt.Sprintf("f%d", w.rng.IntN(25))
+		f := w.rng.IntN(25)
+		paths[i] = strings.Repeat("folder/", f%3) + fmt.Sprintf("f%d", f)
 	}
 	return paths
 }
@@ -80,7 +82,7 @@ func (w *world) paths() []string {
 // cost is the size of a path: some are larger than the budget.
 func cost(path string) int64 {
 	var n int64
-	_, _ = fmt.Sscanf(path, "f%d", &n)
+	_, _ = fmt.Sscanf(path[strings.LastIndexByte(path, '/')+1:], "f%d", &n)
 	switch n {
 	case 24:
 		return 5000
@@ -165,9 +167,9 @@ func (w *world) open() {
 		clear(s.passed)
 	}
 	s.instance, s.lease, s.lastCall, s.restored = p.Instance, p.Lease, w.now, false
-	id, adopted := w.book.Open(w.now, ID(fmt.Sprint("s", w.ids)), key, p)
-	if id != s.id || adopted != want {
-		w.t.Errorf("open of %+v gave %q with %d, want %q with %d", key, id, adopted, s.id, want)
+	id, adopted, err := w.book.Open(w.now, ID(fmt.Sprint("s", w.ids)), key, p)
+	if id != s.id || adopted != want || err != nil {
+		w.t.Errorf("open of %+v gave %q with %d, %v, want %q with %d", key, id, adopted, err, s.id, want)
 	}
 }
 
@@ -269,9 +271,9 @@ func (w *world) resolve() {
 		e := w.resolving[i]
 		w.resolving = slices.Delete(w.resolving, i, i+1)
 		if w.rng.IntN(12) == 0 {
-			w.book.Resolved(e, nil, 0, errMissing)
+			w.book.Resolved(e, nil, 0, 0, errMissing)
 		} else {
-			w.book.Resolved(e, []oss.Object{{Key: e.Path, Size: cost(e.Path)}}, cost(e.Path), nil)
+			w.book.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost(e.Path())}}, cost(e.Path()), 0, nil)
 		}
 	}
 }
@@ -279,10 +281,10 @@ func (w *world) resolve() {
 func (w *world) fetch() {
 	if e := w.book.NextFetch(); e != nil {
 		if !e.Held() {
-			w.t.Errorf("%q is fetched for nobody", e.Path)
+			w.t.Errorf("%q is fetched for nobody", e.Path())
 		}
 		if w.ready[e] || slices.Contains(w.fetching, e) {
-			w.t.Errorf("%q is fetched twice", e.Path)
+			w.t.Errorf("%q is fetched twice", e.Path())
 		}
 		w.fetching = append(w.fetching, e)
 		w.ready[e] = true // from now on its bytes are protected
@@ -312,7 +314,7 @@ func (w *world) free() {
 	w.doomed = append(w.doomed, w.book.TakeGone()...)
 	w.doomed = slices.DeleteFunc(w.doomed, func(e *Entry) bool {
 		if e.Held() {
-			w.t.Errorf("%q is given up although it is held", e.Path)
+			w.t.Errorf("%q is given up although it is held", e.Path())
 		}
 		if slices.Contains(w.fetching, e) {
 			return false
@@ -338,7 +340,7 @@ func (w *world) read() {
 	if len(entries) > 0 {
 		e := entries[w.rng.IntN(len(entries))]
 		w.book.Read(w.now, e)
-		w.reads[e.Path] = w.now
+		w.reads[e.Path()] = w.now
 	}
 }
 
@@ -379,7 +381,7 @@ func (w *world) crash() {
 		clear(s.next)
 		clear(s.passed)
 		for i, h := range held {
-			*s.holds[modelUse{h.Index, h.Seq, h.Path}] = modelHold{named: w.now, order: uint64(i + 1)}
+			*s.holds[modelUse{h.Index, h.Seq, h.Folder + h.Path}] = modelHold{named: w.now, order: uint64(i + 1)}
 			s.next[h.Index] = uint64(i + 1)
 		}
 	}
@@ -442,7 +444,7 @@ func (w *world) compare(budgetBefore int64) {
 			w.t.Errorf("session %+v holds %d, want %d", key, len(held), len(s.holds))
 		}
 		for _, h := range held {
-			if s.holds[modelUse{h.Index, h.Seq, h.Path}] == nil {
+			if s.holds[modelUse{h.Index, h.Seq, h.Folder + h.Path}] == nil {
 				w.t.Errorf("session %+v holds %+v, the model does not", key, h)
 			}
 		}
@@ -450,13 +452,17 @@ func (w *world) compare(budgetBefore int64) {
 	if len(w.book.sessions) != len(w.model.sessions) {
 		w.t.Errorf("the book has %d sessions, the model %d", len(w.book.sessions), len(w.model.sessions))
 	}
-	for path, e := range w.book.entries {
+	for n, e := range w.book.entries {
+		path := n.String()
 		if len(e.holders) != holders[path] {
 			w.t.Errorf("%q has %d holders, want %d", path, len(e.holders), holders[path])
 		}
 		if e.state == Ready && !w.ready[e] {
 			w.t.Errorf("%q is said to be ready and is not protected", path)
 		}
+	}
+	if err := w.book.checkCharges(); err != nil {
+		w.t.Error(err)
 	}
 	if len(w.book.entries) != len(holders) {
 		w.t.Errorf("the book has %d entries, the model %d", len(w.book.entries), len(holders))
@@ -471,7 +477,7 @@ func (w *world) settle() {
 			w.resolving = append(w.resolving, e)
 		}
 		for _, e := range w.resolving {
-			w.book.Resolved(e, []oss.Object{{Key: e.Path, Size: cost(e.Path)}}, cost(e.Path), nil)
+			w.book.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost(e.Path())}}, cost(e.Path()), 0, nil)
 		}
 		w.resolving = nil
 		for e := w.book.NextFetch(); e != nil; e = w.book.NextFetch() {
@@ -528,7 +534,7 @@ func (b *Book) sortedEntries() []*Entry {
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(x, y *Entry) int {
-		if x.Path < y.Path {
+		if x.Path() < y.Path() {
 			return -1
 		}
 		return 1

@@ -16,10 +16,10 @@ func bookOf(t *testing.T, budget int64) (*Book, func() []string) {
 	b := NewBook(Config{Budget: budget})
 	return b, func() (fetched []string) {
 		for e := b.NextResolve(); e != nil; e = b.NextResolve() {
-			b.Resolved(e, []oss.Object{{Key: e.Path, Size: 100}}, 100, nil)
+			b.Resolved(e, []oss.Object{{Key: e.Path(), Size: 100}}, 100, 0, nil)
 		}
 		for e := b.NextFetch(); e != nil; e = b.NextFetch() {
-			fetched = append(fetched, e.Path)
+			fetched = append(fetched, e.Path())
 			b.Fetched(e, false, nil)
 		}
 		if err := b.Check(); err != nil {
@@ -30,7 +30,7 @@ func bookOf(t *testing.T, budget int64) (*Book, func() []string) {
 }
 
 func openWorker(b *Book, worker int) Name {
-	id, _ := b.Open(time.Unix(1e9, 0), ID(fmt.Sprint("w", worker)), Key{Worker: worker}, Params{Buffer: 1000})
+	id, _, _ := b.Open(time.Unix(1e9, 0), ID(fmt.Sprint("w", worker)), Key{Worker: worker}, Params{Buffer: 1000})
 	return Name{Session: id}
 }
 
@@ -127,11 +127,11 @@ func TestALargeFileIsNotOvertakenForEver(t *testing.T) {
 	costs := map[string]int64{"large": 900}
 	fetch := func() (fetched []string) {
 		for e := b.NextResolve(); e != nil; e = b.NextResolve() {
-			cost := max(costs[e.Path], 100)
-			b.Resolved(e, []oss.Object{{Key: e.Path, Size: cost}}, cost, nil)
+			cost := max(costs[e.Path()], 100)
+			b.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost}}, cost, 0, nil)
 		}
 		for e := b.NextFetch(); e != nil; e = b.NextFetch() {
-			fetched = append(fetched, e.Path)
+			fetched = append(fetched, e.Path())
 			b.Fetched(e, false, nil)
 		}
 		return fetched

@@ -14,7 +14,7 @@ func TestQuotaComesBackWithRoomThoughTheBufferIsLarger(t *testing.T) {
 	const size, room = 1000, 50
 	now := time.Unix(1000, 0)
 	b := NewBook(Config{Budget: room * size})
-	id, _ := b.Open(now, "s", Key{Task: "t"}, Params{Buffer: 4096})
+	id, _, _ := b.Open(now, "s", Key{Task: "t"}, Params{Buffer: 4096})
 	n := Name{Session: id}
 	paths := make([]string, room)
 	for i := range paths {
@@ -24,7 +24,7 @@ func TestQuotaComesBackWithRoomThoughTheBufferIsLarger(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	for e := b.NextResolve(); e != nil; e = b.NextResolve() {
-		b.Resolved(e, []oss.Object{{Key: e.Path, Size: size}}, size, nil)
+		b.Resolved(e, []oss.Object{{Key: e.Path(), Size: size}}, size, 0, nil)
 	}
 	for e := b.NextFetch(); e != nil; e = b.NextFetch() {
 		b.Fetched(e, false, nil)

@@ -53,10 +53,25 @@ type session struct {
 	// not come back yet.
 	restored bool
 	streams  map[int]*stream
+	// whos are who opened it last and before, whose names it holds.
+	whos []Who
+	// folders counts the names that it holds in each.
+	folders map[*folder]int
 	// charged is the sum of what is charged to it.
 	charged          int64
 	released, leaked Files
 	dropped          int64
+}
+
+// knownWhos is how many are remembered of those who opened a session one after the other.
+// What those before have announced goes with its lease.
+const knownWhos = 2
+
+// known notes that who has opened the session.
+func (s *session) known(who Who) {
+	s.whos = slices.DeleteFunc(s.whos, func(w Who) bool { return w == who })
+	s.whos = slices.Insert(s.whos, 0, who)
+	s.whos = s.whos[:min(len(s.whos), knownWhos)]
 }
 
 // holds returns how many holders the session has.
@@ -99,7 +114,7 @@ type stream struct {
 
 // use is one use of a path in a stream.
 type use struct {
-	path string
+	name name
 	seq  int
 }
 
@@ -109,6 +124,8 @@ type holder struct {
 	entry  *Entry
 	use    use
 	order  uint64
+	// at is its place among the holders of the entry.
+	at int
 	// active says that it is being read.
 	active bool
 	// counted says that it is among the stream's outstanding.
@@ -147,6 +164,7 @@ func (st *stream) settle(h *holder) {
 
 // enqueue puts h among those that are to be resolved and fetched.
 func (st *stream) enqueue(h *holder, urgent bool) {
+	defer st.tidy()
 	if urgent {
 		st.urgent.push(h)
 	} else {
@@ -166,6 +184,7 @@ func (st *stream) hurry(h *holder) {
 	if h.active {
 		return
 	}
+	defer st.tidy()
 	switch h.entry.state {
 	case Requested:
 		st.unresolved.pushFront(h)
@@ -199,6 +218,17 @@ func (st *stream) sorted() []*holder {
 	return all
 }
 
+// tidy drops from the queues what is gone, and what is there twice, when that is most of
+// them: their heads may wait for long while others come and go behind them.
+func (st *stream) tidy() {
+	const slack = 64
+	for _, q := range []*fifo{&st.urgent, &st.queue, &st.unresolved} {
+		if len(q.items)-q.first > 2*len(st.holders)+slack {
+			q.tidy()
+		}
+	}
+}
+
 // fifo is a queue of holders.
 type fifo struct {
 	items []*holder
@@ -227,6 +257,19 @@ func (q *fifo) head(keep func(*holder) bool) *holder {
 	}
 	q.items, q.first = q.items[:0], 0
 	return nil
+}
+
+// tidy leaves of the queue every holder that is not gone, at its first place.
+func (q *fifo) tidy() {
+	seen := make(map[*holder]bool)
+	items := q.items[:0]
+	for _, h := range q.items[q.first:] {
+		if !h.gone && !seen[h] {
+			seen[h] = true
+			items = append(items, h)
+		}
+	}
+	q.items, q.first = slices.Clone(items), 0
 }
 
 func (q *fifo) pop() {

@@ -29,10 +29,7 @@ func (b *Book) Status(now time.Time, n Name, paths []string) ([]File, error) {
 	for i, path := range paths {
 		f := &files[i]
 		f.Path, f.State = path, "unknown"
-		if st == nil {
-			continue
-		}
-		h := st.holders[use{path, n.Seq}]
+		h := b.find(st, path, n.Seq)
 		if h == nil {
 			continue
 		}
@@ -127,9 +124,12 @@ func (b *Book) summary(now time.Time, s *session) Summary {
 
 // Held is a holder as the persistence file keeps it.
 type Held struct {
-	Path  string `json:"path"`
-	Index int    `json:"index,omitempty"`
-	Seq   int    `json:"seq,omitempty"`
+	// Folder is what the path begins with, up to a slash, and Path the rest: all of it where
+	// Folder is "". Those in one folder share its text.
+	Folder string `json:"-"`
+	Path   string `json:"path"`
+	Index  int    `json:"index,omitempty"`
+	Seq    int    `json:"seq,omitempty"`
 
 	order uint64
 }
@@ -152,6 +152,9 @@ func (b *Book) TakeDirty() []Key {
 	return keys
 }
 
+// Dirty reports whether TakeDirty would return the session.
+func (b *Book) Dirty(key Key) bool { return b.dirty[key] }
+
 // Export returns what a session holds, in no order, for it is called where others
 // wait (see [SortHeld]), and its parameters; false if there is no such session.
 func (b *Book) Export(key Key) ([]Held, Params, bool) {
@@ -162,7 +165,7 @@ func (b *Book) Export(key Key) ([]Held, Params, bool) {
 	held := make([]Held, 0, s.holds())
 	for _, st := range s.streams {
 		for _, h := range st.holders {
-			held = append(held, Held{Path: h.use.path, Index: st.index, Seq: h.use.seq, order: h.order})
+			held = append(held, Held{Folder: h.use.name.in.path, Path: h.use.name.last, Index: st.index, Seq: h.use.seq, order: h.order})
 		}
 	}
 	return held, s.params, true
@@ -179,18 +182,32 @@ func (b *Book) Params(key Key) (Params, bool) {
 
 // Restore adds a session that a persistence file told of, unless there is one with
 // its key. It waits for its worker for as long as Config.Adoption.
+// What is more than may be remembered for the user is left out.
 func (b *Book) Restore(now time.Time, id ID, key Key, p Params, held []Held) bool {
 	if b.byKey[key] != nil {
 		return false
 	}
-	b.Open(now, id, key, p)
+	if _, _, err := b.Open(now, id, key, p); err != nil {
+		return false
+	}
 	s := b.byKey[key]
 	s.restored = true
 	for _, h := range held {
-		st := b.stream(s, h.Index)
-		if st.holders[use{h.Path, h.Seq}] == nil {
-			b.hold(now, st, h.Path, h.Seq, false)
+		st, err := b.stream(s, h.Index)
+		if path := h.Folder + h.Path; err == nil && b.find(st, path, h.Seq) == nil {
+			_, err = b.hold(now, st, path, h.Seq, false)
+		}
+		if err != nil {
+			break
 		}
 	}
 	return true
+}
+
+// Forget says that nothing of a session that has ended was kept anywhere: then there is
+// nothing to remove.
+func (b *Book) Forget(key Key) {
+	if b.byKey[key] == nil {
+		delete(b.dirty, key)
+	}
 }

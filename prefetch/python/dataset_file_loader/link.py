@@ -25,7 +25,7 @@ _LONGEST_PAUSE = 30.0
 _SUSPICIOUS_REOPENS = 3
 
 # Codes of failures that say nothing of the next call.
-_PASSING = ("busy", "canceled", "too-large", "failed", "bad-request", "internal")
+_PASSING = ("over-quota", "busy", "canceled", "too-large", "failed", "bad-request", "internal")
 
 
 class Unavailable(Exception):

@@ -1,0 +1,49 @@
+package prefetch
+
+import (
+	"context"
+	"time"
+
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// Rights is the only way from a path to an object. It finds what the mount shows at a
+// path, links followed, as far as the kernel would let somebody: whoever may not search
+// a directory does not learn what is in it. What is refused is [io/fs.ErrPermission].
+//
+// Nothing is remembered: rights are those of the moment of the call.
+type Rights interface {
+	// Open returns the file or directory at path, which who may read.
+	Open(ctx context.Context, who session.Who, path string) (Found, error)
+	// ReadDir returns what is in the directory at path, after the entry with the cursor
+	// after. What who may not read has an Err. It returns nothing at the end.
+	ReadDir(ctx context.Context, who session.Who, path, after string) ([]Found, error)
+	// Refused returns an error if who may not read what is at path, or if that cannot be
+	// told. What is not there is not refused.
+	Refused(ctx context.Context, who session.Who, path string) error
+	// Keep returns an error unless who may make, replace, read and remove a file at path.
+	Keep(ctx context.Context, who session.Who, path string) error
+}
+
+// Found is a file or a directory.
+type Found struct {
+	// Path is where it is, without links in it, and Cursor continues a listing after it.
+	Path, Cursor string
+	Directory    bool
+	// Object is what a file means. Staged says that its bytes are on this node and no
+	// object yet, which has their size only.
+	Object oss.Object
+	Staged bool
+	// Err is why it may not be read; nothing else is told then.
+	Err error
+}
+
+// refusePatience bounds how long an answer waits to be told who may have it.
+const refusePatience = 5 * time.Second
+
+// asking returns a context in which rights are asked for an answer whose own time may be
+// over.
+func asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), refusePatience)
+}
