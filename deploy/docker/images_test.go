@@ -11,10 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/oss/ossemu"
@@ -31,12 +34,37 @@ func images(t *testing.T) (mount, kube string) {
 	storage := []string{"--storage-driver", "vfs", "--root", dir + "/root", "--runroot", dir + "/run"}
 	t.Setenv("BUILDAH_OPTS", strings.Join(storage, " "))
 	do(t, "./build", "../../bin", "test")
+	if err := os.Mkdir(dir+"/registry", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pushed(t, do(t, "./push", "test", "oci:"+dir+"/registry"))
 	root := func(image string) string {
 		c := do(t, "buildah", append(storage, "from", "--pull-never", "localhost/"+image+":test")...)
 		t.Cleanup(func() { do(t, "buildah", append(storage, "rm", c)...) })
 		return do(t, "buildah", append(storage, "mount", c)...)
 	}
 	return root("pailfs"), root("pailfs-kube")
+}
+
+// pushed checks the values that name images by what they are: those of the chart.
+func pushed(t *testing.T, text string) {
+	t.Helper()
+	var values struct {
+		Image struct {
+			Registry string            `yaml:"registry"`
+			Tag      string            `yaml:"tag"`
+			Digests  map[string]string `yaml:"digests"`
+		} `yaml:"image"`
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&values); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	i, digest := values.Image, regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	if i.Registry == "" || i.Tag != "test" || !digest.MatchString(i.Digests["pailfs"]) || !digest.MatchString(i.Digests["pailfs-kube"]) || i.Digests["pailfs"] == i.Digests["pailfs-kube"] {
+		t.Errorf("pushed:\n%s", text)
+	}
 }
 
 // do runs a command and returns what it printed.
@@ -55,11 +83,12 @@ func do(t *testing.T, name string, args ...string) string {
 }
 
 // inside runs a command in a root as a container runtime would: with its own mounts, and
-// devices.
+// devices, and an image that cannot be written.
 func inside(root string, args ...string) *exec.Cmd {
-	script := `set -e; mkdir -p "$0/proc" "$0/dev" "$0/mnt" "$0/cache"
+	script := `set -e; mkdir -p "$0/proc" "$0/dev" "$0/mnt" "$0/cache" "$0/tmp"; mount --bind "$0" "$0"
 mount -t proc proc "$0/proc"; mount -t tmpfs dev "$0/dev"; mknod "$0/dev/fuse" c 10 229
-exec chroot "$0" "$@"`
+for d in mnt cache tmp; do mount -t tmpfs "$d" "$0/$d"; done
+mount -o remount,bind,ro "$0"; exec chroot "$0" "$@"`
 	return exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script, root}, args...)...)
 }
 
@@ -109,10 +138,18 @@ func TestImagesMount(t *testing.T) {
 	mount, kube := images(t)
 	endpoint, stat := bucket(t)
 
-	// The mount's image, as the DaemonSet runs it.
+	// The mount's image, as the DaemonSet runs it: keys in a file, and privileges dropped.
+	keys := filepath.Join(mount, "etc/pailfs-keys")
+	if err := os.Mkdir(keys, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(keys+"/credentials", fmt.Appendf(nil, `{"AccessKeyId": %q, "AccessKeySecret": %q}`, keyID, secret), 0o400); err != nil {
+		t.Fatal(err)
+	}
 	var complaint bytes.Buffer
-	daemon := inside(mount, "/usr/local/bin/pailfs", "mount", "--mkdir", "--endpoint", endpoint, "--cache-dir", "/cache/data", "oss://bucket", "/mnt/data")
-	daemon.Env = append(os.Environ(), "OSS_ACCESS_KEY_ID="+keyID, "OSS_ACCESS_KEY_SECRET="+secret, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin")
+	daemon := inside(mount, "/usr/local/bin/pailfs", "mount", "--mkdir", "--drop-privileges", "--credentials", "file", "--credentials-file", "/etc/pailfs-keys/credentials",
+		"--endpoint", endpoint, "--cache-dir", "/cache/data", "oss://bucket", "/mnt/data")
+	daemon.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin")
 	daemon.Stderr = &complaint
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
@@ -161,6 +198,7 @@ func TestImagesMount(t *testing.T) {
 		{[]string{"pailfs", "version"}, "pailfs"},
 		{[]string{"pailfs-kube", "version"}, "pailfs-kube"},
 		{[]string{"pailfs-gpu", "version"}, "pailfs-gpu"},
+		{[]string{"pailfs-kube", "own", "/mnt", "65532"}, ""},
 	} {
 		out, err := inside(kube, append([]string{"/usr/local/bin/" + c.args[0]}, c.args[1:]...)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), c.want) {

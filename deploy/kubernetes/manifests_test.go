@@ -65,23 +65,37 @@ func read(t *testing.T, file string) []object {
 	}
 }
 
-// resources returns the files of a kustomization, and of those that it names.
-func resources(t *testing.T, dir string) []string {
+// kustomized is a kustomization, as far as there is one here.
+type kustomized struct {
+	Resources []string `yaml:"resources"`
+	Images    []struct {
+		Name    string `yaml:"name"`
+		NewName string `yaml:"newName"`
+		NewTag  string `yaml:"newTag"`
+		Digest  string `yaml:"digest"`
+	} `yaml:"images"`
+}
+
+// kustomization reads the kustomization of a directory.
+func kustomization(t *testing.T, dir string) (k kustomized) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
 	if err != nil {
 		t.Fatal(err)
-	}
-	var k struct {
-		Resources []string `yaml:"resources"`
 	}
 	decoder := goyaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&k); err != nil {
 		t.Fatalf("%s: %v", dir, err)
 	}
+	return k
+}
+
+// resources returns the files of a kustomization, and of those that it names.
+func resources(t *testing.T, dir string) []string {
+	t.Helper()
 	var files []string
-	for _, r := range k.Resources {
+	for _, r := range kustomization(t, dir).Resources {
 		path := filepath.Join(dir, r)
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			files = append(files, resources(t, path)...)

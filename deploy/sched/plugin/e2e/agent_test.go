@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -101,6 +102,28 @@ func TestPodsLeaveANodeWhoseMountDies(t *testing.T) {
 	if node := c.bound(t, "whole"); node != m.name {
 		t.Errorf("whole is on %s", node)
 	}
+}
+
+// TestAnAgentCountsWhatAnyUserMayRead: it is not root, and has nothing but the mount to ask.
+func TestAnAgentCountsWhatAnyUserMayRead(t *testing.T) {
+	c := setup(t)
+	m := newMachine(t, c, "machine", 8)
+	m.mount()
+	if err := os.Mkdir(m.dir+"/mnt/train", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(m.dir+"/mnt/train/shard", make([]byte, 1<<16), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m.agent("--measure-every", "1s")
+	c.until(t, "the dataset is counted", func(ctx context.Context) (bool, error) {
+		o, err := c.dynamic.Resource(nodeCaches).Get(ctx, m.name, metav1.GetOptions{})
+		if err != nil {
+			return false, ignoreNotFound(err)
+		}
+		s, err := api.DecodeNodeCache(o.Object)
+		return err == nil && len(s.Mounts) == 1 && s.Mounts[0].CapacityBytes > 0 && len(s.Datasets) == 1 && s.Datasets[0].BytesTotal == 1<<16, err
+	})
 }
 
 func TestPodsLeaveANodeWhoseGPUIsLost(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -80,10 +81,15 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 	}
 }
 
+// digests are what deploy/docker/push would print.
+var digests = "image.digests.pailfs=sha256:" + strings.Repeat("a", 64) + ",image.digests.pailfs-kube=sha256:" + strings.Repeat("b", 64) +
+	",image.digests.pailfs-scheduler=sha256:" + strings.Repeat("c", 64)
+
 func TestTheChartsValues(t *testing.T) {
 	c := setup(t)
 	rendered, complaint := helm(t, "elsewhere", "--set", "source=oss://b/train,datasets=b/train/a,mount.region=cn-beijing,mount.cache_size=2TiB,"+
-		"image.registry=registry.example.com/team,image.tag=v2,image.pullSecrets={pull},nodeSelector.gpu=yes,scheduler.args.gangWaitSeconds=60")
+		"image.registry=registry.example.com/team,image.tag=v2,image.pullSecrets={pull},nodeSelector.gpu=yes,scheduler.args.gangWaitSeconds=60,"+
+		"mount.credentials=ecs-ram-role,resources.limits.memory=32Gi,prometheusNamespace=metrics", "--set", digests)
 	if complaint != "" {
 		t.Fatal(complaint)
 	}
@@ -99,16 +105,28 @@ func TestTheChartsValues(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`"source":"oss://b/train"`, `"datasets":"b/train/a"`, `region: cn-beijing`, `cache_size: 2TiB`, `allow_other: true`, `"image":"registry.example.com/team/pailfs:v2"`,
-		`"image":"registry.example.com/team/pailfs-kube:v2"`, `"image":"registry.example.com/team/pailfs-scheduler:v2"`, `"imagePullSecrets":[{"name":"pull"}]`,
+		`"source":"oss://b/train"`, `"datasets":"b/train/a"`, `region: cn-beijing`, `cache_size: 2TiB`, `allow_other: true`, `"imagePullSecrets":[{"name":"pull"}]`,
+		`"image":"registry.example.com/team/pailfs:v2@sha256:` + strings.Repeat("a", 64) + `"`, `"image":"registry.example.com/team/pailfs-kube:v2@sha256:` + strings.Repeat("b", 64) + `"`,
+		`"image":"registry.example.com/team/pailfs-scheduler:v2@sha256:` + strings.Repeat("c", 64) + `"`, `credentials: ecs-ram-role`,
+		`"limits":{"cpu":"16","memory":"32Gi"}`, `"kubernetes.io/metadata.name":"metrics"`, `system:serviceaccount:elsewhere:pailfs-controller`,
 		`"nodeSelector":{"gpu":"yes"}`, `gangWaitSeconds: 60`, `starveAfterSeconds: 30`, `resourceNamespace: elsewhere`, `system:serviceaccount:elsewhere:pailfs-node`,
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("nothing says %s", want)
 		}
 	}
-	if strings.Contains(all, agentNamespace) || strings.Contains(all, ":latest") {
-		t.Errorf("something is of the namespace or the tag that was not asked for:\n%s", all)
+	if strings.Contains(all, agentNamespace) || strings.Contains(all, ":latest") || strings.Contains(all, "credentials_file") {
+		t.Errorf("something is of the namespace, the tag or the keys that were not asked for:\n%s", all)
+	}
+	// No image of a release may become another one under its name.
+	for _, line := range regexp.MustCompile(`"image":"[^"]*"`).FindAllString(all, -1) {
+		if !strings.Contains(line, "@sha256:") {
+			t.Errorf("%s is not named by its digest", line)
+		}
+	}
+	mutable, complaint := helm(t, "elsewhere", "--set", "source=oss://b,image.registry=r.io,image.mutable=true")
+	if complaint != "" || !strings.Contains(text(t, find(t, mutable, "DaemonSet", "pailfs")), `"image":"r.io/pailfs:latest"`) {
+		t.Errorf("images by their tags alone: %s", complaint)
 	}
 	without, _ := helm(t, "elsewhere", "--set", "source=oss://b,scheduler.enabled=false")
 	for _, o := range without {
@@ -117,11 +135,14 @@ func TestTheChartsValues(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"datasets=b":                       "source says what is mounted on every node and is not set",
-		"source=b":                         "source",
-		"source=oss://b,sheduler.x=1":      "sheduler",
-		"source=oss://b,image.tag=":        "tag",
-		"source=oss://b,image.registry=r/": "registry",
+		"datasets=b":                         "source says what is mounted on every node and is not set",
+		"source=b":                           "source",
+		"source=oss://b,sheduler.x=1":        "sheduler",
+		"source=oss://b,image.tag=":          "tag",
+		"source=oss://b,image.registry=r/":   "registry",
+		"source=oss://b,image.registry=r.io": "image.digests says which pailfs",
+		"source=oss://b,image.registry=r.io,image.digests.pailfs=sha256:" + strings.Repeat("a", 64): "image.digests says which pailfs-kube is meant",
+		"source=oss://b,image.digests.pailfs=v2":                                                    "digests",
 	} {
 		if objects, complaint := helm(t, "elsewhere", "--set", args); len(objects) > 0 || !strings.Contains(complaint, want) {
 			t.Errorf("%s: %d objects, %s", args, len(objects), complaint)

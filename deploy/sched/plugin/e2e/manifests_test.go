@@ -11,16 +11,12 @@ import (
 	"slices"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
 
@@ -99,60 +95,6 @@ func TestTheAPIServerTakesEveryManifest(t *testing.T) {
 			if err := c.apply(t.Context(), o, true); err != nil {
 				t.Errorf("%s: %s %s: %v", pattern, o.GetKind(), o.GetName(), err)
 			}
-		}
-	}
-}
-
-func TestAnAgentMayWriteItsOwnNodeAlone(t *testing.T) {
-	c := setup(t)
-	for _, name := range []string{"own", "other"} {
-		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"example.com/a": "b"}}}
-		if _, err := c.kube.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	as := rest.CopyConfig(c.config)
-	as.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:pailfs-system:pailfs-node", Groups: []string{"system:serviceaccounts", "system:authenticated"},
-		Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"own"}},
-	}
-	agent, err := kubernetes.NewForConfig(as)
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch := func(ctx context.Context, node, body string, sub ...string) error {
-		_, err := agent.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, sub...)
-		return err
-	}
-	const taint = `{"spec":{"taints":[{"key":"pailfs.io/mount-unready","effect":"NoSchedule","value":"DaemonDead","timeAdded":"2026-01-02T03:04:05Z"}]}}`
-	// A policy holds a moment after it was made.
-	if err := eventually(func(ctx context.Context) (bool, error) {
-		return apierrors.IsForbidden(patch(ctx, "other", taint)) || apierrors.IsInvalid(patch(ctx, "other", taint)), nil
-	}); err != nil {
-		t.Fatalf("an agent may write another's node: %v", err)
-	}
-	for about, try := range map[string]struct {
-		node, body, sub string
-		allowed         bool
-	}{
-		"its own taint":         {"own", taint, "", true},
-		"its own label":         {"own", `{"metadata":{"labels":{"pailfs.io/mount.data":"ready"}}}`, "", true},
-		"its own condition":     {"own", `{"status":{"conditions":[{"type":"pailfs.io/MountReady","status":"True"}]}}`, "status", true},
-		"another's label":       {"own", `{"metadata":{"labels":{"example.com/a":"c"}}}`, "", false},
-		"removing a label":      {"own", `{"metadata":{"labels":{"example.com/a":null}}}`, "", false},
-		"another's taint":       {"own", `{"spec":{"taints":[{"key":"example.com/t","effect":"NoExecute"}]}}`, "", false},
-		"the kubelet's":         {"own", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status", false},
-		"what the node has":     {"own", `{"status":{"capacity":{"nvidia.com/gpu":"9"}}}`, "status", false},
-		"cordoning":             {"own", `{"spec":{"unschedulable":true}}`, "", false},
-		"another node's label":  {"other", `{"metadata":{"labels":{"pailfs.io/mount.data":"ready"}}}`, "", false},
-		"another node's status": {"other", `{"status":{"conditions":[{"type":"pailfs.io/MountReady","status":"True"}]}}`, "status", false},
-	} {
-		var sub []string
-		if try.sub != "" {
-			sub = []string{try.sub}
-		}
-		if err := patch(t.Context(), try.node, try.body, sub...); (err == nil) != try.allowed {
-			t.Errorf("%s: %v", about, err)
 		}
 	}
 }

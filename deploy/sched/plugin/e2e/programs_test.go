@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -16,13 +15,20 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 // agentNamespace is where the agents' leases lie.
 const agentNamespace = "pailfs-system"
 
+// agentUID is the user as whom the agent runs, as deploy/kubernetes/base/agent.yaml says.
+const agentUID = 65532
+
 // machine is what a node is made of: a mount, GPUs and an agent, all real but for the
-// GPUs' driver (deploy/gpu/testdata).
+// GPUs' driver (deploy/gpu/testdata). They run with the privileges that they have in
+// their pods: the daemon has its keys from a file and drops its capabilities, and the
+// agent is not root.
 type machine struct {
 	t    *testing.T
 	c    *controlPlane
@@ -38,45 +44,29 @@ type machine struct {
 // program is a process of a machine.
 type program struct {
 	*exec.Cmd
-	log   lines
+	log   mounttest.Output
 	ended chan struct{}
-}
-
-// lines is what a process has written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements [io.Writer].
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns it.
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // newMachine returns a machine with an object store of its own and a Node, on which
 // nothing is mounted yet.
 func newMachine(t *testing.T, c *controlPlane, name string, gpus int) *machine {
 	t.Helper()
-	m := &machine{t: t, c: c, name: name, dir: t.TempDir()}
-	secret := rand.Text()
-	m.env = append(os.Environ(), "OSS_ACCESS_KEY_ID=LTAI"+rand.Text()[:16], "OSS_ACCESS_KEY_SECRET="+secret,
-		"FAKENVML_STATE="+m.dir+"/gpus", "PAILFS_NVML_LIBRARY="+driver(t), "PAILFS_GPU_STATE_DIR="+m.dir+"/run")
-	for _, d := range []string{"mnt", "cache"} {
+	m := &machine{t: t, c: c, name: name, dir: directory(t, c)}
+	key, secret := "LTAI"+rand.Text()[:16], rand.Text()
+	m.env = append(os.Environ(), "FAKENVML_STATE="+m.dir+"/gpus", "PAILFS_NVML_LIBRARY="+driver(t), "PAILFS_GPU_STATE_DIR="+m.dir+"/run")
+	if err := os.WriteFile(m.dir+"/credentials", fmt.Appendf(nil, `{"AccessKeyId": %q, "AccessKeySecret": %q}`, key, secret), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"mnt", "cache", "run"} {
 		if err := os.MkdirAll(filepath.Join(m.dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m.setGPUs(gpus, "")
-	store := m.start("ossemu", "serve", "--dir", m.dir+"/store", "--bucket", "imagenet", "--addr", "127.0.0.1:0")
+	store := newProgram(c, "ossemu", "serve", "--dir", m.dir+"/store", "--bucket", "imagenet", "--addr", "127.0.0.1:0")
+	store.Env = append(m.env, "OSS_ACCESS_KEY_ID="+key, "OSS_ACCESS_KEY_SECRET="+secret)
+	store.run(t)
 	ready := regexp.MustCompile(`ready endpoint=(\S+)`)
 	c.until(t, "ossemu answers", func(context.Context) (bool, error) {
 		if found := ready.FindStringSubmatch(store.log.String()); found != nil {
@@ -89,8 +79,57 @@ func newMachine(t *testing.T, c *controlPlane, name string, gpus int) *machine {
 		t.Fatal(err)
 	}
 	m.agentConfig = c.agentConfig(t, name)
+	if err := os.Chown(m.agentConfig, agentUID, agentUID); err != nil {
+		t.Fatal(err)
+	}
+	// What the pod of the agent begins with.
+	if out, err := exec.Command(filepath.Join(c.bin, "pailfs-kube"), "own", m.dir+"/run", fmt.Sprint(agentUID)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	return m
 }
+
+// directory makes a directory, below one that every user may enter, for the time of a test.
+func directory(t *testing.T, c *controlPlane) string {
+	t.Helper()
+	if err := os.Chmod(c.dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(c.dir, "machine-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// programs copies what the agent runs to where its user may run it: this checkout may lie
+// where only its owner goes.
+var programs = func() func(*testing.T) string {
+	var once sync.Once
+	return func(t *testing.T) string {
+		t.Helper()
+		dir := shared.path("programs")
+		once.Do(func() {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"pailfs", "pailfs-gpu", "pailfs-kube"} {
+				if out, err := exec.Command("cp", filepath.Join(shared.bin, name), dir).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+		})
+		return dir
+	}
+}()
 
 // driver compiles the library that stands for the GPUs' driver.
 var driver = func() func(*testing.T) string {
@@ -115,7 +154,7 @@ func (m *machine) setGPUs(n int, extra string) {
 	for i := range n {
 		text += fmt.Sprintf("gpu GPU-%s-%d\nset pci %d\nset mem_total 80000000000\n", m.name, i, i+1)
 	}
-	if err := os.WriteFile(m.dir+"/gpus.new", []byte(text+extra), 0o600); err != nil {
+	if err := os.WriteFile(m.dir+"/gpus.new", []byte(text+extra), 0o644); err != nil {
 		m.t.Fatal(err)
 	}
 	if err := os.Rename(m.dir+"/gpus.new", m.dir+"/gpus"); err != nil {
@@ -141,7 +180,10 @@ func newProgram(c *controlPlane, name string, args ...string) *program {
 func (p *program) run(t *testing.T) {
 	t.Helper()
 	p.Stdout, p.Stderr = &p.log, &p.log
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if p.SysProcAttr == nil {
+		p.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	p.SysProcAttr.Setpgid = true
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +210,8 @@ func (p *program) kill() {
 func (m *machine) mount() *program {
 	m.t.Helper()
 	at := m.dir + "/mnt"
-	p := m.start("pailfs", "mount", "oss://imagenet", at, "--endpoint", m.endpoint, "--cache-dir", m.dir+"/cache", "--cache-size", "256MiB")
+	p := m.start("pailfs", "mount", "oss://imagenet", at, "--endpoint", m.endpoint, "--cache-dir", m.dir+"/cache", "--cache-size", "256MiB",
+		"--allow-other", "--credentials", "file", "--credentials-file", m.dir+"/credentials", "--drop-privileges")
 	m.t.Cleanup(func() {
 		p.kill()
 		_ = syscall.Unmount(at, syscall.MNT_DETACH) // it may not be mounted
@@ -186,11 +229,17 @@ func (m *machine) mount() *program {
 	return p
 }
 
-// agent starts the machine's node agent.
-func (m *machine) agent() *program {
+// agent starts the machine's node agent, with more flags.
+func (m *machine) agent(more ...string) *program {
 	m.t.Helper()
-	return m.start("pailfs-kube", "node", "--http", "127.0.0.1:0", "--kubeconfig", m.agentConfig, "--node", m.name, "--namespace", agentNamespace,
+	p := newProgram(m.c, "pailfs-kube", "node", "--http", "127.0.0.1:0", "--kubeconfig", m.agentConfig, "--node", m.name, "--namespace", agentNamespace,
 		"--mount", "data="+m.dir+"/mnt", "--dataset", "imagenet/train", "--evict-after", "2s", "--evict-gpu-after", "2s")
+	p.Args = append(p.Args, more...)
+	p.Path = filepath.Join(programs(m.t), "pailfs-kube")
+	p.Env = m.env
+	p.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: agentUID, Gid: agentUID}}
+	p.run(m.t)
+	return p
 }
 
 // node waits until the machine's Node is as wanted.
