@@ -18,6 +18,9 @@ import (
 	"github.com/pailfs/pailfs/bench/rig"
 )
 
+// mostProfile is for how many seconds a daemon can be profiled at most.
+const mostProfile = 60
+
 // Where measures w with pailfs, told what comes where it trains, and says where the time went: the series carry it. The
 // second of two samples is profiled; profile is what go tool pprof says of the daemon.
 func (r *Runner) Where(ctx context.Context, w Workload, o Options, flags ...string) (series []result.Series, profile string, err error) {
@@ -32,7 +35,7 @@ func (r *Runner) Where(ctx context.Context, w Workload, o Options, flags ...stri
 	r.watched = &watched{web: "http://" + address}
 	defer func() { r.watched = nil }()
 	o.Runs = 1
-	subject := SubjectOf((rig.Pailfs{}).With(append([]string{"--http", address}, flags...)...), w)
+	subject := SubjectOf((rig.Pailfs{}).With(append([]string{"--http", address, "--http-debug"}, flags...)...), w)
 	first, err := r.Measure(ctx, w, o, subject)
 	if err != nil {
 		return nil, "", err
@@ -45,7 +48,7 @@ func (r *Runner) Where(ctx context.Context, w Workload, o Options, flags ...stri
 	if err := file.Close(); err != nil {
 		return nil, "", err
 	}
-	r.watched.file, r.watched.seconds = file.Name(), int(max(1, math.Round(first[0].Samples[0].Spent.Seconds)))
+	r.watched.file, r.watched.seconds = file.Name(), int(min(max(1, math.Round(first[0].Samples[0].Spent.Seconds)), mostProfile))
 	if series, err = r.Measure(ctx, w, o, subject); err != nil {
 		return nil, "", err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -9,41 +8,31 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // output collects what a program prints and lets a test wait for a line.
 type output struct {
-	mu struct {
-		sync.Mutex
-		bytes.Buffer
-	}
+	mounttest.Output
 	wrote chan struct{}
 }
 
 func newOutput() *output { return &output{wrote: make(chan struct{}, 1)} }
 
 func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	defer func() {
 		select {
 		case o.wrote <- struct{}{}:
 		default:
 		}
 	}()
-	return o.mu.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.mu.String()
+	return o.Output.Write(p)
 }
 
 // environment makes a getenv of names and values.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/mounttest"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
@@ -94,31 +93,11 @@ func (h *host) environ() []string {
 	return append(os.Environ(), "FAKENVML_STATE="+h.dir+"/state", "PAILFS_NVML_LIBRARY="+bin+"/libfakenvml.so", "PAILFS_GPU_STATE_DIR="+h.dir+"/run")
 }
 
-// output is what a process has written so far.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements [io.Writer].
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-// String returns what has been written.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // process is pailfs or pailfs-gpu while it runs.
 type process struct {
 	*exec.Cmd
 	t           *testing.T
-	out, errOut output
+	out, errOut mounttest.Output
 	ended       chan struct{}
 }
 

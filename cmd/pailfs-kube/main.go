@@ -35,6 +35,7 @@ type cli struct {
 	Controller controllerCmd `cmd:"" help:"Mark the nodes whose agents have fallen silent."`
 	Extender   extenderCmd   `cmd:"" help:"Answer a stock kube-scheduler which nodes suit a pod."`
 	Statfs     statfsCmd     `cmd:"" hidden:"" help:"Call statfs on a path for every byte of standard input."`
+	Own        ownCmd        `cmd:"" hidden:"" help:"Give a directory to a user."`
 	Version    versionCmd    `cmd:"" help:"Show the version."`
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // call runs the program with arguments.
@@ -68,5 +70,28 @@ func TestStatfsAnswersForEachByte(t *testing.T) {
 	}
 	if _, out, _ = call(t, "\n", "statfs", "/nowhere/at/all"); !strings.Contains(out, `"errno":2`) {
 		t.Errorf("a path that is not there: %s", out)
+	}
+}
+
+func TestOwnGivesADirectoryOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if code, _, complaint := call(t, "", "own", dir, "65532"); code != 0 {
+			t.Fatalf("exit code %d: %s", code, complaint)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil || st.Uid != 65532 || st.Mode&0o777 != 0o755 {
+			t.Errorf("owner %d, mode %o, %v", st.Uid, st.Mode, err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, complaint := call(t, "", "own", link, "0"); code != exitUsage || !strings.Contains(complaint, "not a directory") {
+		t.Errorf("a link: exit code %d: %s", code, complaint)
 	}
 }

@@ -287,8 +287,11 @@ var badInput = map[string]struct {
 		want:  []string{"--http", `"0.0.0.0:0"`, "127.0.0.1"}, code: 2,
 	},
 	"address that is taken": {
-		spoil: func(s *situation) { s.flag("--http=" + strings.TrimPrefix(s.store.endpoint, "http://")) },
-		want:  []string{"--http", "in use", "another port"}, code: 1,
+		spoil: func(s *situation) {
+			s.flag("--http=" + strings.TrimPrefix(s.store.endpoint, "http://"))
+			s.flag("--http-required")
+		},
+		want: []string{"--http", "in use", "another port"}, code: 1,
 	},
 	"log file without a directory": {
 		spoil: func(s *situation) { s.flag("--log-file=" + s.dir + "/no/pailfs.log") },

@@ -20,6 +20,7 @@ import (
 type storeFlags struct {
 	ConfigFile      string          `name:"config" placeholder:"FILE" help:"YAML file of settings; PAILFS_CONFIG names one as well."`
 	Endpoint        string          `name:"endpoint" placeholder:"URL" group:"store" help:"Address of the object store, for example https://oss-cn-hangzhou-internal.aliyuncs.com."`
+	AllowPlainHTTP  bool            `name:"allow-plain-http" group:"store" help:"Allow plain HTTP with the token of a session, as for mount."`
 	Region          string          `name:"region" placeholder:"ID" group:"store" help:"Region of the bucket, for example cn-hangzhou."`
 	Credentials     string          `name:"credentials" placeholder:"KIND" group:"store" oneof:"env,file,sts,ecs-ram-role,oidc,default,anonymous" help:"Where the keys come from, as for mount."`
 	CredentialsFile string          `name:"credentials-file" placeholder:"PATH" group:"store" help:"JSON file of keys, for credentials=file."`
@@ -39,6 +40,7 @@ func (f *storeFlags) loadWith(p program, parsed *kong.Context, set func(s *confi
 	all := settingsFlags{ConfigFile: f.ConfigFile}
 	s := &all.Settings
 	s.Endpoint, s.Region, s.Credentials, s.CredentialsFile = f.Endpoint, f.Region, f.Credentials, f.CredentialsFile
+	s.AllowPlainHTTP = f.AllowPlainHTTP
 	s.RoleName, s.StartTimeout, s.LogLevel = f.RoleName, f.StartTimeout, f.LogLevel
 	set(s)
 	l, err := all.loadOnly(p, parsed, append(storeFlagNames(), names...))
@@ -53,7 +55,7 @@ func (f *storeFlags) loadWith(p program, parsed *kong.Context, set func(s *confi
 
 // storeFlagNames are the settings among the storeFlags.
 func storeFlagNames() []string {
-	return []string{"endpoint", "region", "credentials", "credentials-file", "role-name", "start-timeout", "log-level"}
+	return []string{"endpoint", "allow-plain-http", "region", "credentials", "credentials-file", "role-name", "start-timeout", "log-level"}
 }
 
 // connection is the way to the buckets of one service, for a command.
@@ -68,6 +70,9 @@ type connection struct {
 // connect reads the credentials. It makes no request.
 func (p program) connect(l *config.Loaded) (*connection, error) {
 	c := &l.Config
+	if err := refuseExposed(l); err != nil {
+		return nil, err
+	}
 	if c.Credentials == "sts" && os.Getenv("OSS_SESSION_TOKEN") == "" {
 		return nil, errors.New("credentials sts: the environment variable OSS_SESSION_TOKEN is not set: set it, or use --credentials env")
 	}
@@ -86,6 +91,13 @@ func (p program) connect(l *config.Loaded) (*connection, error) {
 		return nil, credentialsRemedy(c, err)
 	}
 	forgetSecrets(c.Credentials)
+	warning, err := checkPlainHTTP(c, conn.credentials)
+	if err != nil {
+		return nil, errors.Join(l.Refuse("endpoint", err), conn.close())
+	}
+	if warning != "" {
+		p.notice(warning)
+	}
 	if conn.limiter, err = oss.NewLimiter(oss.LimiterConfig{}, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("limit requests: %w", err), conn.close())
 	}

@@ -26,6 +26,7 @@ const (
 	methodUmount = "umount"
 	methodFlush  = "flush"
 	methodDrain  = "drain"
+	methodAccept = "accept"
 )
 
 // callHello asks the daemon of the mount at path who it is.

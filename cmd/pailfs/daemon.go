@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/access"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	pailfs "github.com/pailfs/pailfs/fs"
@@ -21,6 +22,7 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
@@ -38,16 +40,20 @@ type daemon struct {
 	client      *oss.Client
 	first       []oss.ListedObject // the first objects when it was checked
 	cache       *cache.Cache
+	rights      *access.Rights
 	prefetch    *prefetch.Prefetcher
 	names       names
 	shown       manifest.Tree // the names as the mount shows them
 	attrs       bool          // modes, owners and times are kept
 	writing     *writing      // nil where the mount cannot be written
 	draining    draining
-	leave       bool // what is not published is to stay for the next mount
+	leave       bool           // what is not published is to stay for the next mount
+	ledger      *budget.Ledger // what users make the daemon remember
+	sessions    *nodeStore     // nil without a cache directory
 	mux         *control.Mux
 	mount       *pailfs.Mounted
 	web         *webServer
+	warnings    *warnings
 	notify      *notifier
 
 	// liveness asks the mount, through the kernel, whether it answers.
@@ -79,11 +85,16 @@ func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, a
 		log:      log,
 		started:  time.Now(),
 		registry: newRegistry(),
+		ledger:   budget.New(budget.DefaultLimits(), uint32(os.Geteuid())),
+		warnings: &warnings{log: log.Logger},
 		liveness: mountpoint.NewProber(at),
 		opened:   make(chan struct{}),
 		requests: make(chan umountParams),
 	}
 	prepareProcess(l.Memory, log.Logger)
+	for _, p := range exposablePaths(&l.Config) {
+		d.warnOfPath(p.setting, p.path)
+	}
 	if err := d.open(ctx, stale, notice); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -125,6 +136,7 @@ func (d *daemon) open(ctx context.Context, stale *mountpoint.Mount, notice func(
 	if len(d.first) == 0 {
 		d.log.Warn("there is no object yet: the mount is empty. Check the prefix if that is not so", "source", d.source.String())
 	}
+	d.warnings.tell()
 	d.log.Info("ready", "source", d.source.String(), "mountpoint", d.at, "version", versionText(), "pid", os.Getpid())
 	return nil
 }
@@ -146,8 +158,8 @@ func (d *daemon) close() error {
 	return errors.Join(failures...)
 }
 
-// openWeb takes the address for metrics: a taken one must stop the mount before
-// anything else happened.
+// openWeb takes the address for metrics: where it is required, a taken one must stop
+// the mount before anything else happened.
 func (d *daemon) openWeb(context.Context) error {
 	w, err := listenWeb(&d.settings.Config, d.log.Logger)
 	if err != nil {
@@ -172,6 +184,11 @@ func (d *daemon) openStore(ctx context.Context) error {
 	d.credentials = credentials
 	d.opens("credentials", credentials.Close)
 	forgetSecrets(c.Credentials)
+	warning, err := checkPlainHTTP(c, credentials)
+	if err != nil {
+		return d.settings.Refuse("endpoint", err)
+	}
+	d.warnings.add(warning)
 	if c.Credentials != "anonymous" {
 		if err := hideMemory(); err != nil {
 			d.log.Warn("the keys in memory can be read by this user's other programs", "error", err)
@@ -241,11 +258,15 @@ func (d *daemon) openCache(context.Context) error {
 			return d.settings.Refuse("cache-dir", err)
 		}
 	}
+	if c.CacheDir != "" {
+		d.sessions = newNodeStore(filepath.Join(filepath.Clean(c.CacheDir), sessionsDir), int64(c.CacheSize))
+	}
 	readers := throttle(int64(c.DownloadBandwidth), d.client.As(oss.Demand), d.client.As(oss.Prefetch))
 	opened, err := cache.Open(cache.Config{
 		Bucket: d.source.Bucket + "@" + canonicalEndpoint(c.Endpoint),
 		Dir:    c.CacheDir,
 		Size:   int64(c.CacheSize),
+		Beside: d.sessions.Bytes,
 		Memory: int64(c.Memory),
 		Track:  accessQueue,
 		Never:  newPolicy(c, d.source.Prefix).neverKeep(),
@@ -258,6 +279,9 @@ func (d *daemon) openCache(context.Context) error {
 	}
 	d.cache = opened
 	d.opens("cache", opened.Close)
+	if d.sessions != nil {
+		d.sessions.find(d.log.Logger)
+	}
 	return nil
 }
 
@@ -305,13 +329,14 @@ func (d *daemon) openControl(context.Context) error {
 		Trusted:   sameProcessNamespace,
 		ProcessOf: pailfs.ProcessOf,
 		Version:   versionText(),
+		Ledger:    d.ledger,
 	}, d.registry, d.log.Logger)
 	control.Handle(d.mux, methodStatus, control.Anyone, d.answerStatus)
 	control.Handle(d.mux, methodFlush, control.Anyone, d.answerFlush)
 	control.Handle(d.mux, methodDrain, control.Owner, d.answerDrain)
+	control.Handle(d.mux, methodAccept, control.Owner, d.answerAccept)
 	control.Handle(d.mux, methodUmount, control.Owner, d.answerUmount)
-	c := &d.settings.Config
-	control.HandleLoader(d.mux, d.prefetch, d.mayRead(c.UID.Or(os.Geteuid()), c.GID.Or(os.Getegid())))
+	control.HandleLoader(d.mux, d.prefetch)
 	return nil
 }
 

@@ -71,7 +71,7 @@ func (p program) flush(ctx context.Context, at, path string) error {
 	most, begun := int64(0), time.Time{}
 	for {
 		var a flushAnswer
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), probePatience)
+		call, cancel := flushCall(ctx)
 		err := callDaemon(call, at, methodFlush, flushParams{Path: path, Begun: begun}, &a)
 		cancel()
 		switch {
@@ -86,6 +86,27 @@ func (p program) flush(ctx context.Context, at, path string) error {
 		}
 		most, begun = max(most, a.Bytes), a.Begun
 		bar.show(most-a.Bytes, most, fmt.Sprintf("%d changes left", a.Left))
+	}
+}
+
+// flushPatience is how long a daemon may take to say how far it is. On a machine that is
+// busy it takes longer than a statfs, and to give up then would be to fail for nothing.
+const flushPatience = time.Minute
+
+// flushCall returns the context of one question. It outlives ctx by a moment, so that the
+// last answer still says what is left.
+func flushCall(ctx context.Context) (context.Context, context.CancelFunc) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-call.Done():
+		case <-time.After(probePatience):
+			cancel()
+		}
+	})
+	return call, func() {
+		stop()
+		cancel()
 	}
 }
 

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/fs/mounttest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
@@ -201,14 +200,14 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // foreground is a mount that runs in the foreground.
 type foreground struct {
 	*exec.Cmd
-	log  *syncBuffer
+	log  *mounttest.Output
 	done chan struct{}
 }
 
 // startForeground mounts and waits until the mount answers.
 func startForeground(t *testing.T, env []string, at string, args ...string) *foreground {
 	t.Helper()
-	f := &foreground{Cmd: exec.Command(binary, args...), log: new(syncBuffer), done: make(chan struct{})}
+	f := &foreground{Cmd: exec.Command(binary, args...), log: new(mounttest.Output), done: make(chan struct{})}
 	f.Env, f.Stdout, f.Stderr = env, f.log, f.log
 	if err := f.Start(); err != nil {
 		t.Fatal(err)
@@ -280,28 +279,6 @@ func (f *foreground) freeze(t *testing.T) {
 		return true
 	})
 }
-
-// syncBuffer is a buffer that may be read while a process writes to it.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements [io.Writer].
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-// String returns what has been written so far.
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-var _ io.Writer = (*syncBuffer)(nil)
 
 // daemonsOf returns the processes whose command line names the path.
 func daemonsOf(t *testing.T, at string) []int {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 // content is what the test's object holds.
@@ -461,7 +462,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	l := silentListener(t)
 	f := exec.Command(binary, s.mountArgs("--endpoint=http://"+l.Addr().String())...)
 	f.Env = environ()
-	var stderr syncBuffer
+	var stderr mounttest.Output
 	f.Stderr = &stderr
 	if err := f.Start(); err != nil {
 		t.Fatal(err)
@@ -490,7 +491,7 @@ func TestInterruptedDetachLeavesNothing(t *testing.T) {
 	l := silentListener(t)
 	parent := exec.Command(binary, s.mountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
 	parent.Env = environ()
-	var stderr syncBuffer
+	var stderr mounttest.Output
 	parent.Stderr = &stderr
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
@@ -516,7 +517,7 @@ func TestDaemonKilledBeforeItIsReadyIsReported(t *testing.T) {
 	l := silentListener(t)
 	parent := exec.Command(binary, s.mountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
 	parent.Env = environ()
-	var stderr syncBuffer
+	var stderr mounttest.Output
 	parent.Stderr = &stderr
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)

@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 // binary is the program under test, built by TestMain.
@@ -19,26 +20,29 @@ var binary string
 // TestMain runs the tests in a mount namespace of their own: whatever a test
 // mounts is gone with the test process, also when it is killed.
 func TestMain(m *testing.M) {
-	if role := os.Getenv("PAILFS_TEST_ROLE"); role != "" {
+	switch role := os.Getenv("PAILFS_TEST_ROLE"); role {
+	case "":
+	case userRole:
+		os.Exit(actAsUser())
+	default:
 		becomeAndExec(role)
 	}
-	if os.Getenv("PAILFS_TEST_NAMESPACE") == "" {
-		os.Exit(runInNamespace())
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		fmt.Fprintln(os.Stderr, "these tests mount for real and need root:", err)
-		os.Exit(1)
-	}
+	os.Exit(mounttest.Main(func() int { return buildAndRun(m) }))
+}
+
+// buildAndRun builds the program and runs the tests.
+func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "cmd-pailfs-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1
 	}
+	defer os.RemoveAll(dir)
 	// Temporary directories of tests lie on the disk of the machine, below one that
 	// every user may enter.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1
 	}
 	binary = filepath.Join(dir, "pailfs")
 	args := []string{"build", "-o", binary}
@@ -50,29 +54,11 @@ func TestMain(m *testing.M) {
 	if !raceEnabled {
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	code := 1
-	if err := build.Run(); err == nil {
-		code = m.Run()
-	}
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// runInNamespace runs this test program again in a new mount namespace.
-func runInNamespace() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), "PAILFS_TEST_NAMESPACE=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	runtime.LockOSThread() // Pdeathsig follows the thread
-	if err := cmd.Run(); err != nil {
-		if cmd.ProcessState != nil {
-			return cmd.ProcessState.ExitCode()
-		}
-		fmt.Fprintln(os.Stderr, "these tests mount for real and need root:", err)
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build pailfs:", err)
 		return 1
 	}
-	return 0
+	return m.Run()
 }
 
 // becomeAndExec turns this process into the program under test in a place that

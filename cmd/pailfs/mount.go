@@ -47,6 +47,12 @@ func (c *mountCmd) Run(p program, parsed *kong.Context) error {
 	if l.Endpoint == "" {
 		return usage(errors.New("no endpoint is set: give --endpoint, for example https://oss-cn-hangzhou-internal.aliyuncs.com"))
 	}
+	if l.DropPrivileges {
+		// A detached daemon has no more than who starts it.
+		if err := dropPrivileges(); err != nil {
+			return l.Refuse("drop-privileges", err)
+		}
+	}
 	if c.Mkdir {
 		// One that is there is looked at below, also if its daemon is dead.
 		if err := os.Mkdir(c.MountPoint, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -80,6 +86,9 @@ func checkMachine(l *config.Loaded, path string) (at string, stale *mountpoint.M
 		return "", nil, err
 	}
 	if err := checkCacheDir(l, at); err != nil {
+		return "", nil, err
+	}
+	if err := refuseExposed(l); err != nil {
 		return "", nil, err
 	}
 	return at, stale, nil

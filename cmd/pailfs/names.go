@@ -83,7 +83,7 @@ func (d *daemon) openTree(ctx context.Context) error {
 
 // spoiled reports whether err says that a manifest is there and cannot be used.
 func spoiled(err error) bool {
-	for _, kind := range []error{manifest.ErrDamaged, manifest.ErrVersion, publish.ErrPointer, oss.ErrCorrupted} {
+	for _, kind := range []error{manifest.ErrDamaged, manifest.ErrVersion, manifest.ErrForeign, publish.ErrPointer, oss.ErrCorrupted} {
 		if errors.Is(err, kind) {
 			return true
 		}
@@ -129,6 +129,7 @@ func (d *daemon) followConfig() follow.Config {
 	c := &d.settings.Config
 	cfg := follow.Config{
 		Prefix:      d.source.Prefix,
+		Bucket:      d.source.Bucket,
 		Poll:        time.Duration(c.ManifestPoll),
 		TTL:         lifetime(c.MetadataTTL),
 		NegativeTTL: lifetime(c.NegativeTTL),
@@ -162,13 +163,14 @@ func (d *daemon) openLive(reason string) error {
 
 // openFile shows the manifest file at path.
 func (d *daemon) openFile(path string) error {
-	snapshot, err := manifest.OpenSnapshot(path, manifest.SnapshotConfig{Prefix: d.source.Prefix, Links: d.client.As(oss.Demand)})
+	snapshot, err := manifest.OpenSnapshot(path, manifest.SnapshotConfig{Prefix: d.source.Prefix, Bucket: d.source.Bucket, Links: d.client.As(oss.Demand)})
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return d.settings.Refuse("manifest", fmt.Errorf("%q does not exist: name a manifest file, or one of auto, follow, frozen and off", path))
 	case err != nil:
 		return d.settings.Refuse("manifest", err)
 	}
+	d.warnOfPath("manifest", path)
 	d.names = names{tree: snapshot, mode: config.ManifestFrozen, reason: "by configuration", file: path, snapshot: snapshot}
 	d.opens("names", snapshot.Close)
 	return nil

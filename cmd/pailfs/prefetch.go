@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/access"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
-	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // accessQueue is how many opens may wait to be looked at by those who guess what
@@ -21,17 +22,20 @@ const accessQueue = 4096
 func (d *daemon) openPrefetch(context.Context) error {
 	c := &d.settings.Config
 	var store, shared prefetch.Store
-	if c.CacheDir != "" {
-		store = &nodeStore{dir: filepath.Join(filepath.Clean(c.CacheDir), sessionsDir)}
+	if d.sessions != nil {
+		store = d.sessions
 	}
 	if d.writing != nil && store != nil {
-		shared = newMountStore(d.client.As(oss.Upload), d.source.Prefix, d.mayWrite(c.UID.Or(os.Geteuid())))
+		shared = newMountStore(d.client.As(oss.Upload), d.source.Prefix, d.attrs)
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("ask for this machine's name: %w", err)
 	}
+	// Without attributes and without a manifest, which may hold some, one umask is all.
+	d.rights = access.New(d.shownNames, !d.attrs && d.names.mode == config.ManifestOff)
 	p, err := prefetch.New(prefetch.Config{
+		Rights: d.rights,
 		Prefix: d.source.Prefix,
 		Width: func() int {
 			if d.draining.on.Load() {
@@ -39,6 +43,7 @@ func (d *daemon) openPrefetch(context.Context) error {
 			}
 			return d.limiter.Stats().Limit
 		},
+		Ledger: d.ledger,
 		Store:  store,
 		Shared: shared,
 		Host:   host,
@@ -58,29 +63,13 @@ func (d *daemon) openPrefetch(context.Context) error {
 	return nil
 }
 
-// mayRead tells whether a user may read the files, which all show the same owner
-// and modes. Of other groups than the caller's first nothing is known here.
-func (d *daemon) mayRead(own, group uint32) control.May {
-	umask := uint32(d.settings.Umask)
-	return func(uid, gid uint32) bool {
-		switch {
-		case uid == 0:
-			return true
-		case uid == own:
-			return umask&0o400 == 0
-		case gid == group:
-			return umask&0o040 == 0
-		default:
-			return umask&0o004 == 0
-		}
-	}
-}
-
-// mayWrite tells whether a user may write files. Of groups nothing is known here.
-func (d *daemon) mayWrite(own uint32) func(uid uint32) bool {
-	umask := uint32(d.settings.Umask)
-	return func(uid uint32) bool {
-		return uid == 0 || uid == own && umask&0o200 == 0 || umask&0o002 == 0
+// shownNames returns what the mount shows, when there is one.
+func (d *daemon) shownNames(ctx context.Context) (access.Names, error) {
+	select {
+	case <-d.opened:
+		return d.mount.Names(), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -111,9 +100,12 @@ func (d *daemon) warmAtMount(paths []string) {
 
 // warmPaths brings paths into the cache and returns when that is done.
 func (d *daemon) warmPaths(ctx context.Context, paths []string) (progress prefetch.WarmProgress, err error) {
-	const root = 0
-	job := d.prefetch.OpenWarm(root, false)
-	defer func() { _ = d.prefetch.CloseWarm(job, root) }() // it may have gone with the daemon
+	root := session.Root()
+	job, err := d.prefetch.OpenWarm(root.UID, false)
+	if err != nil {
+		return progress, err
+	}
+	defer func() { _ = d.prefetch.CloseWarm(job, root.UID) }() // it may have gone with the daemon
 	for len(paths) > 0 && ctx.Err() == nil {
 		n, err := d.prefetch.AddWarm(ctx, job, root, paths, true)
 		if err != nil {

@@ -26,16 +26,20 @@ func prepareProcess(memory config.Size, log *slog.Logger) {
 		log.Warn("cannot leave the working directory", "error", err)
 	}
 	raiseFileLimit(log)
-	// When memory runs out the kernel should end a reader rather than the file system
-	// of all of them. A value that somebody chose stays.
+	lowerOOMScore(log)
+	limitHeap(int64(memory))
+	widen()
+}
+
+// lowerOOMScore asks the kernel to end a reader, when memory runs out, rather than
+// the file system of all of them. A value that somebody chose stays.
+func lowerOOMScore(log *slog.Logger) {
 	const score = "/proc/self/oom_score_adj"
 	if text, err := os.ReadFile(score); err == nil && strings.TrimSpace(string(text)) == "0" {
 		if err := os.WriteFile(score, []byte("-500"), 0); err != nil {
 			log.Debug("cannot lower the OOM score", "error", err)
 		}
 	}
-	limitHeap(int64(memory))
-	widen()
 }
 
 // fewestAtOnce is how many threads of the daemon may run Go code at once, at least.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
-	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // statusReport is what `pailfs status --json` prints and the control method
@@ -29,6 +27,8 @@ type statusReport struct {
 	// Log says where the log goes, HTTP where metrics are served ("" for nowhere).
 	Log  string `json:"log"`
 	HTTP string `json:"http,omitempty"`
+	// Warnings say what is wrong and does not end the mount.
+	Warnings []string `json:"warnings,omitempty"`
 	// Resident is the daemon's memory in bytes, its memory tier included.
 	Resident   int64         `json:"resident_bytes"`
 	FileSystem pailfs.Status `json:"file_system"`
@@ -57,6 +57,14 @@ type storeReport struct {
 	// DownloadLimit is download-bandwidth, absent without a limit.
 	DownloadLimit int64              `json:"download_limit_bytes_per_second,omitempty"`
 	Requests      []operationFigures `json:"requests"`
+	// Refused is absent unless the store refuses our keys or rights.
+	Refused *refusedReport `json:"refused,omitempty"`
+}
+
+// refusedReport says since when the store refuses access, and why.
+type refusedReport struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
 }
 
 // credentialsReport says whose keys are used, and never the keys.
@@ -80,7 +88,7 @@ type limiterReport struct {
 }
 
 // answerStatus is the control method status. It makes no request to the store. Whom
-// the mount does not belong to is told how many keys cannot be shown, not which.
+// the mount does not belong to is told no names.
 func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ struct{}) (statusReport, error) {
 	select {
 	case <-d.opened:
@@ -91,22 +99,12 @@ func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 	if err != nil {
 		return statusReport{}, err
 	}
-	loader := d.prefetch.Overview()
-	if own := uint32(os.Geteuid()); caller.UID != 0 && caller.UID != own {
-		// Others' tasks are not theirs to see.
-		loader.Sessions = slices.DeleteFunc(loader.Sessions, func(s session.Summary) bool { return s.UID != caller.UID })
-	}
-	fileSystem := d.mount.Status()
-	if !d.mux.MayOwn(caller) {
-		// Keys tell of what lies outside of the part of the mount that a caller may see.
-		fileSystem.Problems.Examples = nil
-	}
 	var changes *writeback.Status
 	if d.writing != nil {
 		st := d.writing.space.Status()
 		changes = &st
 	}
-	return statusReport{
+	report := statusReport{
 		Writing:     changes,
 		Drain:       d.drainReport(),
 		Version:     versionText(),
@@ -117,15 +115,20 @@ func (d *daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		MountPoint:  d.at,
 		Log:         d.log.to,
 		HTTP:        d.web.address(),
+		Warnings:    d.warningTexts(),
 		Resident:    figures.resident,
-		FileSystem:  fileSystem,
+		FileSystem:  d.mount.Status(),
 		Latencies:   figures.fileSystem,
 		Cache:       d.cache.Stats(),
 		Store:       d.storeReport(figures),
-		Loader:      loader,
+		Loader:      d.prefetch.Overview(),
 		Manifest:    d.names.report(d.settings.Manifest, time.Now()),
 		MetadataTTL: time.Duration(d.settings.MetadataTTL).Seconds(),
-	}, nil
+	}
+	if !d.mux.MayOwn(caller) {
+		report.forStranger(caller)
+	}
+	return report, nil
 }
 
 func (d *daemon) storeReport(figures figures) storeReport {
@@ -150,7 +153,12 @@ func (d *daemon) storeReport(figures figures) storeReport {
 		l.InFlight[class.String()] = stats.InFlight[class]
 		l.Waiting[class.String()] = stats.Waiting[class]
 	}
+	var refused *refusedReport
+	if access := d.client.Access(); access.Refused {
+		refused = &refusedReport{Since: access.Since.UTC().Truncate(time.Second), Reason: access.Reason}
+	}
 	return storeReport{
+		Refused:     refused,
 		Endpoint:    strings.TrimSuffix(d.settings.Endpoint, "/"),
 		Region:      d.settings.Region,
 		Credentials: c,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,12 +20,12 @@ import (
 //
 // It is not written through the mount: what the last writer says of a session is
 // right, and must not be kept back behind, or beside, files that are published in
-// their order.
+// their order. Whose session may be kept where, [prefetch.Rights] says.
 type mountStore struct {
 	bucket oss.Bucket
 	prefix string
-	// mayWrite tells whether a user may write files of the mount.
-	mayWrite func(uid uint32) bool
+	// attrs says that the mount shows the mode and the owner that metadata says.
+	attrs bool
 
 	mu struct {
 		sync.Mutex
@@ -35,12 +36,12 @@ type mountStore struct {
 
 var _ prefetch.Store = (*mountStore)(nil)
 
-// maxSession bounds the file of a session that is read: the largest buffer, and
-// paths of some length.
-const maxSession = 256 << 20
+// maxSession bounds the file of a session that is read: anybody may have put it there who
+// may write. What one user may hold fits.
+const maxSession = 8 << 20
 
-func newMountStore(bucket oss.Bucket, prefix string, mayWrite func(uid uint32) bool) *mountStore {
-	s := &mountStore{bucket: bucket, prefix: prefix, mayWrite: mayWrite}
+func newMountStore(bucket oss.Bucket, prefix string, attrs bool) *mountStore {
+	s := &mountStore{bucket: bucket, prefix: prefix, attrs: attrs}
 	s.mu.seen = make(map[session.Key]oss.Object)
 	return s
 }
@@ -57,8 +58,6 @@ func (s *mountStore) Where(key session.Key) prefetch.Persistence {
 	switch {
 	case key.Task == "" || strings.HasPrefix(key.Task+"/", ".pailfs/"):
 		return prefetch.Persistence{Reason: fmt.Sprintf("%q is no directory for it", "/"+key.Task)}
-	case !s.mayWrite(key.UID):
-		return prefetch.Persistence{Reason: fmt.Sprintf("user %d may not write files of the mount", key.UID)}
 	default:
 		return prefetch.Persistence{Kind: prefetch.KindMount, Path: s.path(key)}
 	}
@@ -66,10 +65,11 @@ func (s *mountStore) Where(key session.Key) prefetch.Persistence {
 
 // Load implements [prefetch.Store].
 func (s *mountStore) Load(ctx context.Context, key session.Key) ([]byte, error) {
-	there, found, err := s.head(ctx, key)
+	info, found, err := s.head(ctx, key)
 	if err != nil {
 		return nil, err
 	}
+	there := info.Object
 	s.note(key, there)
 	if !found {
 		return nil, fs.ErrNotExist
@@ -88,15 +88,15 @@ func (s *mountStore) Load(ctx context.Context, key session.Key) ([]byte, error) 
 }
 
 // head returns the object of a session, and whether there is one.
-func (s *mountStore) head(ctx context.Context, key session.Key) (oss.Object, bool, error) {
+func (s *mountStore) head(ctx context.Context, key session.Key) (oss.Info, bool, error) {
 	info, err := s.bucket.Head(ctx, s.key(key))
 	switch {
 	case errors.Is(err, oss.ErrNotFound):
-		return oss.Object{}, false, nil
+		return oss.Info{}, false, nil
 	case err != nil:
-		return oss.Object{}, false, fmt.Errorf("look for session: %w", err)
+		return oss.Info{}, false, fmt.Errorf("look for session: %w", err)
 	}
-	return info.Object, true, nil
+	return info, true, nil
 }
 
 // note remembers what is there.
@@ -107,28 +107,34 @@ func (s *mountStore) note(key session.Key, there oss.Object) {
 }
 
 // ours fails with [prefetch.ErrTaken] if somebody else has saved the session. What
-// was removed is nobody's.
-func (s *mountStore) ours(ctx context.Context, key session.Key) error {
+// was removed is nobody's. It returns the metadata that the object is to have.
+func (s *mountStore) ours(ctx context.Context, key session.Key) (map[string]string, error) {
 	there, found, err := s.head(ctx, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	seen := s.mu.seen[key]
 	s.mu.Unlock()
 	// The tag, not the time: an upload's answer tells the time of the answer.
-	if found && there.ETag != seen.ETag {
-		return fmt.Errorf("%q: %w", there.Key, prefetch.ErrTaken)
+	switch {
+	case found && there.Object.ETag != seen.ETag:
+		return nil, fmt.Errorf("%q: %w", there.Object.Key, prefetch.ErrTaken)
+	case found || !s.attrs:
+		return there.Meta, nil
 	}
-	return nil
+	// As if its user had made the file, for nobody else.
+	const mode = 0o100600
+	return map[string]string{"mode": strconv.Itoa(mode), "uid": strconv.FormatUint(uint64(key.UID), 10)}, nil
 }
 
 // Save implements [prefetch.Store].
 func (s *mountStore) Save(ctx context.Context, key session.Key, data []byte) error {
-	if err := s.ours(ctx, key); err != nil {
+	meta, err := s.ours(ctx, key)
+	if err != nil {
 		return err
 	}
-	info, err := s.bucket.Put(ctx, s.key(key), bytes.NewReader(data), oss.PutOptions{ContentType: "application/json"})
+	info, err := s.bucket.Put(ctx, s.key(key), bytes.NewReader(data), oss.PutOptions{ContentType: "application/json", Meta: meta})
 	if err != nil {
 		return fmt.Errorf("save session: %w", err)
 	}
@@ -138,7 +144,7 @@ func (s *mountStore) Save(ctx context.Context, key session.Key, data []byte) err
 
 // Remove implements [prefetch.Store].
 func (s *mountStore) Remove(ctx context.Context, key session.Key) error {
-	err := s.ours(ctx, key)
+	_, err := s.ours(ctx, key)
 	if err == nil {
 		err = s.bucket.Delete(ctx, s.key(key))
 	}

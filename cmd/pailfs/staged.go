@@ -26,6 +26,7 @@ type stagedCmd struct {
 	Resume  stagedResumeCmd  `cmd:"" help:"Upload it, without a mount."`
 	Export  stagedExportCmd  `cmd:"" help:"Copy its bytes to another directory."`
 	Discard stagedDiscardCmd `cmd:"" help:"Give it up."`
+	Accept  stagedAcceptCmd  `cmd:"" help:"Take back a file of a mount that the disk lost something of."`
 }
 
 // Help gives examples.
@@ -37,7 +38,8 @@ Examples:
 	pailfs staged ls --cache-dir /ssd/pailfs
 	pailfs staged resume --cache-dir /ssd/pailfs --endpoint https://oss-cn-hangzhou-internal.aliyuncs.com
 	pailfs staged export --cache-dir /ssd/pailfs /tmp/rescued
-	pailfs staged discard --cache-dir /ssd/pailfs --path ckpt/step-500 --yes`
+	pailfs staged discard --cache-dir /ssd/pailfs --path ckpt/step-500 --yes
+	pailfs staged accept /mnt/ckpt/step-500`
 }
 
 // stagedFlags are those of every command about a staging directory.
@@ -86,7 +88,7 @@ type stagedLsCmd struct {
 
 // Help gives examples.
 func (stagedLsCmd) Help() string {
-	return `Changes are listed in the order in which they will be published. A suspect file is one that the disk lost some of: it is never published, but what is left can be exported. An unfinished one was never closed: the next mount, or resume, drops it. Nothing is changed.
+	return `Changes are listed in the order in which they will be published. A suspect file is one that the disk lost some of, LOST in pailfs status: it is never published by itself, but what is left can be exported, and pailfs staged accept takes it back once it is mounted. An unfinished one was never closed: the next mount, or resume, drops it. Nothing is changed.
 
 Exit codes: 0 listed, 1 failed, 2 wrong arguments.
 
@@ -166,7 +168,7 @@ func (p program) printStaged(lists ...[]writeback.Staged) error {
 func remark(s writeback.Staged) string {
 	switch {
 	case s.Suspect:
-		return "suspect: the disk lost some of it"
+		return "suspect: the disk lost some of it; mounted, pailfs staged accept takes back what is there"
 	case s.Unfinished:
 		return "unfinished: never closed"
 	case s.Partial:

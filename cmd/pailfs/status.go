@@ -120,6 +120,9 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	if r.HTTP != "" {
 		line("  metrics", "http://%s/metrics", r.HTTP)
 	}
+	for _, text := range r.Warnings {
+		line("  WARNING", "%s", text)
+	}
 
 	fsys := r.FileSystem
 	fmt.Fprintln(tw, "file system")
@@ -252,8 +255,14 @@ func printWriting(w *writeback.Status, now time.Time, line func(name, format str
 		}
 		line("  conflict", "%s at %s: %s", c.Path, c.Time.Format(time.RFC3339), kept)
 	}
+	if more := w.ConflictCount - min(5, len(w.Conflicts)); more > 0 {
+		line("  conflict", "%d more", more)
+	}
 	for _, path := range w.Suspects[:min(5, len(w.Suspects))] {
-		line("  LOST", "%s: the disk lost what was written; it is not published", path)
+		line("  LOST", "%s: the disk lost what was written; it is not published: write it anew, or see pailfs staged accept --help", path)
+	}
+	if more := w.SuspectCount - min(5, len(w.Suspects)); more > 0 {
+		line("  LOST", "%d more", more)
 	}
 }
 

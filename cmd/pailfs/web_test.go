@@ -14,10 +14,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/fs/mounttest"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -51,39 +54,215 @@ func get(t *testing.T, address, path, host string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-func TestWebServesMetricsHealthAndProfiles(t *testing.T) {
+func TestWebServesMetricsHealthAndIfAskedProfiles(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	startForeground(t, environ(), s.at, s.mountArgs("--http=0")...)
-	address := statusOf(t, s.at).HTTP
-	if host, _, err := net.SplitHostPort(address); err != nil || host != "127.0.0.1" {
-		t.Fatalf("a port alone listens at %q", address)
-	}
-	for path, want := range map[string]string{
-		"/metrics":                   "pailfs_build_info{version=",
-		"/healthz":                   `"status":"ok"`,
-		"/debug/pprof/":              "goroutine",
-		"/debug/pprof/heap?debug=1":  "heap profile",
-		"/debug/pprof/cmdline":       "mount",
-		"/debug/pprof/symbol?0x1234": "num_symbols",
-	} {
-		if code, body := get(t, address, path, ""); code != http.StatusOK || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %s", path, code, body)
+	for _, debug := range []bool{false, true} {
+		startForeground(t, environ(), s.at, s.mountArgs("--http=0", fmt.Sprintf("--http-debug=%v", debug))...)
+		report := statusOf(t, s.at)
+		if host, _, err := net.SplitHostPort(report.HTTP); err != nil || host != "127.0.0.1" {
+			t.Fatalf("a port alone listens at %q", report.HTTP)
 		}
-	}
-	for host, want := range map[string]int{
-		"localhost":        http.StatusOK,
-		"127.0.0.1:80":     http.StatusOK,
-		"[::1]:80":         http.StatusOK,
-		"evil.example":     http.StatusForbidden,
-		"10.1.2.3:80":      http.StatusForbidden,
-		"localhost.evil:1": http.StatusForbidden,
-	} {
-		if code, _ := get(t, address, "/metrics", host); code != want {
-			t.Errorf("host %s: %d, want %d", host, code, want)
+		for path, want := range map[string]string{
+			"/metrics":                   "pailfs_build_info{version=",
+			"/healthz":                   `"status":"ok"`,
+			"/debug/pprof/":              "goroutine",
+			"/debug/pprof/heap?debug=1":  "heap profile",
+			"/debug/pprof/cmdline":       "mount",
+			"/debug/pprof/symbol?0x1234": "num_symbols",
+		} {
+			code, body := get(t, report.HTTP, path, "")
+			if !debug && strings.HasPrefix(path, "/debug") {
+				if code != http.StatusNotFound {
+					t.Errorf("%s without http-debug: %d %s", path, code, body)
+				}
+				continue
+			}
+			if code != http.StatusOK || !strings.Contains(body, want) {
+				t.Errorf("%s: %d %s", path, code, body)
+			}
 		}
+		for path := range map[string]int{"/metrics": 0, "/healthz": 0} {
+			if code, _ := get(t, report.HTTP, path, "evil.example"); code != http.StatusForbidden {
+				t.Errorf("%s as evil.example: %d", path, code)
+			}
+		}
+		mustRun(t, "umount", s.at)
+	}
+}
+
+func TestTakenAddressIsAWarningUntilItIsFree(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScene(t)
+	f := startForeground(t, environ(), s.at, s.mountArgs("--http="+taken.Addr().String())...)
+	s.reads()
+	report := statusOf(t, s.at)
+	if report.HTTP != "" || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "neither metrics nor health") {
+		t.Errorf("served at %q, warnings %q", report.HTTP, report.Warnings)
+	}
+	if out := mustRun(t, "status", s.at).stdout; !strings.Contains(out, "WARNING") || !strings.Contains(out, "address already in use") {
+		t.Errorf("status says\n%s", out)
+	}
+	if log := f.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "address already in use") {
+		t.Errorf("the log says\n%s", log)
 	}
 	mustRun(t, "umount", s.at)
+	if code := f.code(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAddressIsTriedAgainUntilItIsFree(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := listenWeb(&config.Config{HTTP: taken.Addr().String(), HTTPDebug: true}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.again = time.Millisecond
+	w.serve(&daemon{registry: newRegistry()})
+	if w.address() != "" || w.warning() == "" {
+		t.Errorf("served at %q, warning %q", w.address(), w.warning())
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the address is had", func() bool { return w.address() != "" })
+	if w.warning() != "" {
+		t.Errorf("warning %q", w.warning())
+	}
+	if code, _ := get(t, w.address(), "/metrics", ""); code != http.StatusOK {
+		t.Errorf("metrics: %d", code)
+	}
+	if err := w.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWebAnswersNoPageOfAnotherSite(t *testing.T) {
+	t.Parallel()
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := newWebGuard(&config.Config{HTTP: "9321"})
+	remote := newWebGuard(&config.Config{HTTP: "node-1:9321", HTTPAllowRemote: true, HTTPHosts: "Mount.example, other"})
+	ask := func(g webGuard, host string, header http.Header) bool {
+		r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
+		r.Host, r.Header = host, header
+		w := httptest.NewRecorder()
+		g.wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != http.StatusOK && w.Code != http.StatusForbidden {
+			t.Errorf("%s: %d", host, w.Code)
+		}
+		return w.Code == http.StatusOK
+	}
+	for host, want := range map[string]struct{ local, remote bool }{
+		"localhost":         {true, true},
+		"LocalHost.:9321":   {true, true},
+		"127.0.0.1:80":      {true, true},
+		"[::1]:80":          {true, true},
+		"::1":               {true, true},
+		"10.1.2.3:80":       {false, true},
+		"node-1:9321":       {false, true},
+		own:                 {strings.EqualFold(own, "localhost"), true},
+		"mount.example:1":   {false, true},
+		"other":             {false, true},
+		"evil.example":      {false, false},
+		"localhost.evil:1":  {false, false},
+		"127.0.0.1.evil":    {false, false},
+		"evil/127.0.0.1":    {false, false},
+		"evil@127.0.0.1:80": {false, false},
+		"":                  {false, false},
+	} {
+		if got := ask(local, host, nil); got != want.local {
+			t.Errorf("host %q at the loopback address: %v", host, got)
+		}
+		if got := ask(remote, host, nil); got != want.remote {
+			t.Errorf("host %q from other machines: %v", host, got)
+		}
+	}
+	for _, row := range []struct {
+		name, value string
+		want        bool
+	}{
+		{"Sec-Fetch-Site", "none", true},
+		{"Sec-Fetch-Site", "same-origin", true},
+		{"Sec-Fetch-Site", "same-site", false},
+		{"Sec-Fetch-Site", "cross-site", false},
+		{"Sec-Fetch-Site", "Cross-Site", false},
+		{"Origin", "http://127.0.0.1:9321", true},
+		{"Origin", "http://127.0.0.1:8080", false},
+		{"Origin", "https://evil.example", false},
+		{"Origin", "null", false},
+		{"Referer", "http://127.0.0.1:9321/debug/pprof/", true},
+		{"Referer", "https://evil.example/", false},
+	} {
+		for _, g := range []webGuard{local, remote} {
+			if got := ask(g, "127.0.0.1:9321", http.Header{row.name: {row.value}}); got != row.want {
+				t.Errorf("%s: %s is answered: %v", row.name, row.value, got)
+			}
+		}
+	}
+	if ask(local, "127.0.0.1:9321", http.Header{"Sec-Fetch-Site": {"none", "cross-site"}}) {
+		t.Error("the second of two lines is not looked at")
+	}
+}
+
+func TestProfilesAreBoundedAndForThisMachine(t *testing.T) {
+	t.Parallel()
+	ask := func(p *debugPages, peer, path string) int {
+		mux := http.NewServeMux()
+		p.register(mux)
+		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		r.RemoteAddr = peer
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		return w.Code
+	}
+	const here, elsewhere, quick = "127.0.0.1:1", "10.0.0.1:1", "/debug/pprof/cmdline"
+	for _, row := range []struct {
+		peer, path string
+		want       int
+	}{
+		{here, quick, http.StatusOK},
+		{"[::1]:1", quick, http.StatusOK},
+		{"[::ffff:127.0.0.1]:1", quick, http.StatusOK},
+		{elsewhere, quick, http.StatusForbidden},
+		{"", quick, http.StatusForbidden},
+		{here, "/debug/pprof/trace?seconds=100000", http.StatusBadRequest},
+		{here, "/debug/pprof/trace?seconds=NaN", http.StatusBadRequest},
+		{here, "/debug/pprof/trace?seconds=1e9", http.StatusBadRequest},
+		{here, "/debug/pprof/trace?seconds=Inf", http.StatusBadRequest},
+		{here, "/debug/pprof/trace?seconds=0&seconds=61", http.StatusBadRequest},
+		{here, "/debug/pprof/profile?seconds=61", http.StatusBadRequest},
+		{here, "/debug/pprof/profile?seconds=-1", http.StatusBadRequest},
+		{here, "/debug/pprof/heap?seconds=61", http.StatusBadRequest},
+		{here, "/debug/pprof/heap?seconds=1", http.StatusOK},
+	} {
+		if code := ask(newDebugPages(false), row.peer, row.path); code != row.want {
+			t.Errorf("%s asks for %s: %d, want %d", row.peer, row.path, code, row.want)
+		}
+	}
+	if code := ask(newDebugPages(true), elsewhere, quick); code != http.StatusOK {
+		t.Errorf("another machine, which may: %d", code)
+	}
+	busy := newDebugPages(false)
+	for range mostDebugRequests {
+		busy.running <- struct{}{}
+	}
+	if code := ask(busy, here, quick); code != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %d", code)
+	}
 }
 
 func TestHealthFailsWhenTheMountDoesNotAnswer(t *testing.T) {
@@ -168,7 +347,7 @@ func TestWatchdogIsNotToldThatAStuckMountLives(t *testing.T) {
 	path, next := notifySocket(t)
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "300000")
-	log := new(syncBuffer)
+	log := new(mounttest.Output)
 	n := newNotifier(slog.New(slog.NewTextHandler(log, nil)))
 	stop := n.watch(mountpoint.NewProber(s.at))
 	if m := next(); m != "WATCHDOG=1" {

@@ -202,7 +202,7 @@ func readEnding(dir string, pid int) (e ending, err error) {
 
 // flushParams are the parameters of the control method flush.
 type flushParams struct {
-	// Path is relative to the mount; "" is everything.
+	// Path is relative to the directory on which the call is made; "" is all of that.
 	Path string `json:"path"`
 	// Begun is that of the answer before, if this goes on.
 	Begun time.Time `json:"begun,omitzero"`
@@ -214,7 +214,8 @@ type flushAnswer struct {
 	// Begun is to be given back with the next call.
 	Begun time.Time `json:"begun,omitzero"`
 	// Left are the changes at or below the path that are due, with their bytes; at
-	// most flushListed are counted.
+	// most flushListed are counted. Paths names some of them to those whom the mount
+	// belongs to.
 	Left  int                      `json:"left"`
 	Bytes int64                    `json:"bytes"`
 	Paths []writeback.PendingEntry `json:"paths,omitempty"`
@@ -232,7 +233,15 @@ const (
 )
 
 // answerFlush is the control method flush.
-func (d *daemon) answerFlush(ctx context.Context, _ control.Caller, params flushParams) (flushAnswer, error) {
+func (d *daemon) answerFlush(ctx context.Context, caller control.Caller, params flushParams) (flushAnswer, error) {
+	path, err := caller.Path(params.Path)
+	if err != nil {
+		return flushAnswer{}, err
+	}
+	// What is not there may have been removed, which is to be published, too.
+	if err := d.rights.Refused(ctx, caller.Who(), path); err != nil {
+		return flushAnswer{}, control.Refusal(caller, err)
+	}
 	if d.writing == nil {
 		return flushAnswer{Done: true}, nil
 	}
@@ -241,20 +250,23 @@ func (d *daemon) answerFlush(ctx context.Context, _ control.Caller, params flush
 	if params.Begun.IsZero() {
 		params.Begun = time.Now()
 	}
-	err := d.writing.space.FlushSince(waiting, params.Path, params.Begun)
+	err = d.writing.space.FlushSince(waiting, path, params.Begun)
 	if err == nil {
 		return flushAnswer{Done: true}, nil
 	}
 	if ctx.Err() != nil {
 		return flushAnswer{}, ctx.Err()
 	}
-	due := d.writing.space.Pending(params.Path, flushListed)
+	due := d.writing.space.Pending(path, flushListed)
 	a := flushAnswer{Begun: params.Begun, Left: len(due), Paths: due[:min(flushNamed, len(due))]}
 	for _, p := range due {
 		a.Bytes += p.Bytes
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		a.Error = oneLine(err)
+	}
+	if !d.mux.MayOwn(caller) {
+		a.forStranger()
 	}
 	return a, nil
 }

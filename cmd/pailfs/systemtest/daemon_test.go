@@ -1,7 +1,6 @@
 package systemtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,21 +13,21 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 // daemon is a running `pailfs mount`.
 type daemon struct {
 	w    *world
 	cmd  *exec.Cmd
-	log  *syncBuffer
+	log  *mounttest.Output
 	done chan struct{}
-	web  string
 }
 
 // mount mounts the world and waits until the mount answers.
@@ -50,10 +49,10 @@ func (w *world) mountWith(env []string, args ...string) *daemon {
 // start starts a daemon for the world.
 func (w *world) start(at, cache string, env []string, args ...string) *daemon {
 	w.t.Helper()
-	d := &daemon{w: w, log: new(syncBuffer), done: make(chan struct{})}
+	d := &daemon{w: w, log: new(mounttest.Output), done: make(chan struct{})}
 	d.cmd = exec.Command(program, append([]string{
 		"mount", "oss://" + w.Bucket, at, "--endpoint=" + w.Endpoint, "--cache-dir=" + cache,
-		"--memory=64MiB", "--http=127.0.0.1:0",
+		"--memory=64MiB", "--http=127.0.0.1:0", "--http-debug",
 	}, args...)...)
 	d.cmd.Env = append(append(os.Environ(),
 		"OSS_ACCESS_KEY_ID="+w.AccessKeyID, "OSS_ACCESS_KEY_SECRET="+w.AccessKeySecret, "GORACE=halt_on_error=1"), env...)
@@ -62,6 +61,7 @@ func (w *world) start(at, cache string, env []string, args ...string) *daemon {
 	if err := d.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.daemons = append(w.daemons, d)
 	go func() {
 		_ = d.cmd.Wait() // how it ended is asked of ProcessState
 		close(d.done)
@@ -87,9 +87,6 @@ func (d *daemon) ready() error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		log := d.log.String()
 		if strings.Contains(log, "msg=ready") {
-			if m := webAddress.FindStringSubmatch(log); m != nil {
-				d.web = "http://" + m[1]
-			}
 			return nil
 		}
 		if !d.running() {
@@ -144,7 +141,13 @@ func (d *daemon) dump() {
 
 func (d *daemon) get(path string) ([]byte, error) {
 	client := http.Client{Timeout: 10 * time.Second}
-	answer, err := client.Get(d.web + path)
+	// The address may be told after the mount is ready.
+	var web []string
+	until(func() bool { web = webAddress.FindStringSubmatch(d.log.String()); return web != nil || !d.running() })
+	if web == nil {
+		return nil, errors.New("the daemon does not say where it serves metrics")
+	}
+	answer, err := client.Get("http://" + web[1] + path)
 	if err != nil {
 		return nil, err
 	}
@@ -348,15 +351,31 @@ func (d *daemon) descriptors() int {
 // goroutines is how many goroutines the daemon has.
 func (d *daemon) goroutines() int {
 	d.w.t.Helper()
-	text, err := d.get("/debug/pprof/goroutine?debug=1")
+	text, err := d.get("/metrics")
 	if err != nil {
 		d.w.t.Fatal(err)
 	}
 	var n int
-	if _, err := fmt.Sscanf(string(text), "goroutine profile: total %d", &n); err != nil {
+	if _, after, ok := strings.Cut(string(text), "\ngo_goroutines "); ok {
+		_, err = fmt.Sscan(after, &n)
+	}
+	if err != nil || n == 0 {
 		d.w.t.Fatalf("%v: %.100s", err, text)
 	}
 	return n
+}
+
+// residentOr0 is how much memory the daemon has, 0 if it has ended.
+func (d *daemon) residentOr0() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", d.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
 }
 
 // resident is how much memory the daemon has.
@@ -386,24 +405,4 @@ func newMountPoint(t *testing.T) string {
 		}
 	})
 	return at
-}
-
-// syncBuffer is a buffer that may be read while a process writes to it.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements [io.Writer].
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-// String returns what has been written so far.
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

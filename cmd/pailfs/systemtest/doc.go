@@ -9,6 +9,10 @@
 // every object follows from the key, the number of the version and the offset,
 // so a wrong byte is not only found but traced to where it belongs.
 //
+// TestTorture breaks it under writers, in rounds that a seed repeats: see load for
+// who writes, and package torture for the kinds of rounds. `make torture` runs a
+// thousand, in parts whose summaries add up, TORTURE.md says what came of it.
+//
 // The tests are bounded: by default they are a minute or so together. With
 // PAILFS_SYSTEMTEST_ROUNDS=N those that depend on chance run N rounds each;
 // PAILFS_SYSTEMTEST_SEED=S begins with that seed, which each prints;

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -84,31 +85,69 @@ func (e *edited) content(n int, off, size int64) []byte {
 	return p
 }
 
+// errNotWritten is that something was read that had not been written.
+var errNotWritten = errors.New("not what was written")
+
 // edit opens the file, edits it so many times, and closes it. What fsync accepts is
-// acknowledged, and, if that is meant, what close does. It reports whether the mount is
-// there still, and what was read that had not been written.
-func (e *edited) edit(path string, rng *rand.Rand, times int, closeKeeps bool) (there bool, err error) {
+// acknowledged, and, if that is meant, what close does.
+func (e *edited) edit(path string, rng *rand.Rand, times int, closeKeeps bool) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return false, nil
+		return err
 	}
 	for range times {
-		if there, err := e.once(f, rng); !there || err != nil {
-			_ = f.Close() // the daemon is gone
-			return there, err
+		if err := e.once(f, rng); err != nil {
+			return errors.Join(err, f.Close())
 		}
 	}
-	if f.Close() != nil {
-		return false, nil
+	if err := f.Close(); err != nil {
+		return err
 	}
 	if closeKeeps {
 		e.keep()
 	}
-	return true, nil
+	return nil
+}
+
+// rewrite opens the file with O_TRUNC, gives it a size of at most so many bytes, writes into
+// it, may cut it, and closes it: whoever is uploading what it was, or what it has so far, finds
+// something else.
+func (e *edited) rewrite(path string, rng *rand.Rand, most int64, closeKeeps bool) error {
+	e.begin(change{cut: true})
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	size := 1<<20 + rng.Int64N(most-1<<20)
+	if rng.IntN(4) > 0 {
+		e.begin(change{off: size, cut: true})
+		err = f.Truncate(size)
+	}
+	for i := 0; i < 1+rng.IntN(3) && err == nil; i++ {
+		d := change{off: rng.Int64N(size/4096) * 4096, size: 1 + rng.Int64N(256<<10)}
+		if i == 0 {
+			d.off = 0
+		}
+		n := e.begin(d)
+		_, err = f.WriteAt(e.write(n, d.off, d.size), d.off)
+	}
+	if rng.IntN(3) == 0 && err == nil {
+		e.begin(change{off: size / 2, cut: true})
+		err = f.Truncate(size / 2)
+	}
+	if rng.IntN(4) == 0 && err == nil {
+		if err = f.Sync(); err == nil {
+			e.keep()
+		}
+	}
+	if err = errors.Join(err, f.Close()); err == nil && closeKeeps {
+		e.keep()
+	}
+	return err
 }
 
 // once makes an edit of an open file, and may read or sync it.
-func (e *edited) once(f *os.File, rng *rand.Rand) (there bool, err error) {
+func (e *edited) once(f *os.File, rng *rand.Rand) (err error) {
 	d := someChange(rng, e.size(len(e.edits)))
 	n := e.begin(d)
 	if d.cut {
@@ -117,25 +156,25 @@ func (e *edited) once(f *os.File, rng *rand.Rand) (there bool, err error) {
 		_, err = f.WriteAt(e.write(n, d.off, d.size), d.off)
 	}
 	if err != nil {
-		return false, nil
+		return err
 	}
 	if rng.IntN(4) == 0 {
 		got := make([]byte, 20_000)
 		off := rng.Int64N(e.size(n+1) - int64(len(got)))
 		if _, err := f.ReadAt(got, off); err != nil {
-			return false, nil
+			return err
 		}
 		if !bytes.Equal(got, e.content(n+1, off, int64(len(got)))) {
-			return true, fmt.Errorf("%s: after %d edits, what is read at %d is not what was written", e.base.Key, n+1, off)
+			return fmt.Errorf("%s: after %d edits, what is read at %d: %w", e.base.Key, n+1, off, errNotWritten)
 		}
 	}
 	if rng.IntN(2) == 0 {
-		if f.Sync() != nil {
-			return false, nil
+		if err := f.Sync(); err != nil {
+			return err
 		}
 		e.keep()
 	}
-	return true, nil
+	return nil
 }
 
 // someChange returns an edit of a file: of some bytes, of some chunks, at its end, or a
@@ -159,7 +198,11 @@ func someChange(rng *rand.Rand, size int64) change {
 
 // check fails unless an object is what the first safe edits left, but for bytes that later
 // ones wrote.
-func (e *edited) check(object []byte, safe int) error {
+func (e *edited) check(object []byte, safe int) error { return e.checkLeft(object, safe, false) }
+
+// checkLeft is check of what a loss of power left of a file, which is named as lost and is not
+// published: where no safe edit wrote it may have zeros.
+func (e *edited) checkLeft(object []byte, safe int, lost bool) error {
 	// Between what was acknowledged and a later end there may be zeros.
 	least := e.size(safe)
 	most := least
@@ -179,7 +222,7 @@ func (e *edited) check(object []byte, safe int) error {
 		if bytes.Equal(got, want) {
 			continue
 		}
-		if i := e.foreign(safe, got, want, off, least); i >= 0 {
+		if i := e.foreign(safe, got, want, off, least, lost); i >= 0 {
 			return fmt.Errorf("%s: of %d edits %d were acknowledged, and the byte at %d is neither what they left there nor of a later one: %x, want %x",
 				e.base.Key, len(e.edits), safe, off+int64(i), got[i:min(i+16, len(got))], want[min(i, len(want)):min(i+16, len(want))])
 		}
@@ -189,10 +232,15 @@ func (e *edited) check(object []byte, safe int) error {
 
 // foreign returns the index of a byte of got, at off, that is neither in want nor what an
 // edit after the safe ones made it, which from zeros on may be nothing; -1 if there is none.
-func (e *edited) foreign(safe int, got, want []byte, off, zeros int64) int {
-	right := make([]bool, len(got))
+func (e *edited) foreign(safe int, got, want []byte, off, zeros int64, lost bool) int {
+	right, written := make([]bool, len(got)), make([]bool, len(got))
+	for _, d := range e.edits[:safe] {
+		for at := max(d.off, off); at < min(d.off+d.size, off+int64(len(got))); at++ {
+			written[at-off] = true
+		}
+	}
 	for i, b := range got {
-		right[i] = i < len(want) && b == want[i] || b == 0 && off+int64(i) >= zeros
+		right[i] = i < len(want) && b == want[i] || b == 0 && (off+int64(i) >= zeros || lost && !written[i])
 	}
 	for n := safe; n < len(e.edits); n++ {
 		d := e.edits[n]

@@ -6,35 +6,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/pailfs/pailfs/cmd/pailfs/systemtest/torture"
+	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
 // program is the binary under test, built by TestMain.
 var program string
 
-// TestMain builds the program and runs the tests in a mount namespace of their
-// own: whatever a test mounts is gone with the test process, also when it is
-// killed.
+// TestMain builds the program and runs the tests, in a mount namespace of their
+// own.
 func TestMain(m *testing.M) {
 	if os.Getenv("PAILFS_TEST_ROLE") == readerRole {
 		readerMain()
 	}
-	if os.Getenv("PAILFS_TEST_NAMESPACE") == "" {
-		os.Exit(runInNamespace())
-	}
-	os.Exit(build(m))
+	os.Exit(mounttest.Main(func() int { return build(m) }))
 }
 
-// build builds the program and runs the tests.
+// build builds the program, unless there is one, and runs the tests.
 func build(m *testing.M) int {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		fmt.Fprintln(os.Stderr, "these tests mount for real and need root:", err)
-		return 1
+	if program = os.Getenv(torture.EnvProgram); program != "" {
+		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "pailfs-system-")
 	if err != nil {
@@ -55,23 +49,6 @@ func build(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
-}
-
-// runInNamespace runs this test program again in a new mount namespace.
-func runInNamespace() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), "PAILFS_TEST_NAMESPACE=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	runtime.LockOSThread() // Pdeathsig follows the thread
-	if err := cmd.Run(); err != nil {
-		if cmd.ProcessState != nil {
-			return cmd.ProcessState.ExitCode()
-		}
-		fmt.Fprintln(os.Stderr, "these tests mount for real and need root:", err)
-		return 1
-	}
-	return 0
 }
 
 // rounds is how many rounds a test that depends on chance runs.

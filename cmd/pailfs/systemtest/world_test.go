@@ -18,6 +18,8 @@ type world struct {
 	at    string
 	cache string
 	files []file
+	// daemons are all that were started.
+	daemons []*daemon
 }
 
 // newWorld returns a world without objects.

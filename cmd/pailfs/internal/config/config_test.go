@@ -160,6 +160,12 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"address without port":       {map[string]string{"http": "127.0.0.1"}, "write a port or host:port"},
 		"bad port":                   {map[string]string{"http": "127.0.0.1:http"}, "port"},
 		"remote without address":     {map[string]string{"http-allow-remote": "true"}, "set http as well"},
+		"required nothing":           {map[string]string{"http-required": "true"}, "set http as well"},
+		"debug without address":      {map[string]string{"http-debug": "true"}, "set http as well"},
+		"remote debug of nothing":    {map[string]string{"http": "9321", "http-allow-remote": "true", "http-debug-allow-remote": "true"}, "set http-debug and http-allow-remote"},
+		"remote debug on loopback":   {map[string]string{"http": "9321", "http-debug": "true", "http-debug-allow-remote": "true"}, "set http-debug and http-allow-remote"},
+		"names for nobody":           {map[string]string{"http": "9321", "http-hosts": "a"}, "set http-allow-remote"},
+		"name with a port":           {map[string]string{"http": "9321", "http-allow-remote": "true", "http-hosts": "a,b:1"}, `"b:1" is not a name`},
 		"relative log":               {map[string]string{"log-file": "x.log"}, "is relative"},
 		"no time to start":           {map[string]string{"start-timeout": "0s"}, "leaves no time"},
 	} {

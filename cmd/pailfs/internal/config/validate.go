@@ -44,7 +44,11 @@ func (l *Loaded) validate() error {
 		{"no-open", (*Config).checkNoOpen},
 		{"umask", (*Config).checkUmask},
 		{"http", (*Config).checkHTTP},
-		{"http-allow-remote", (*Config).checkHTTPAllowRemote},
+		{"http-required", func(c *Config) error { return c.needsHTTP(c.HTTPRequired) }},
+		{"http-allow-remote", func(c *Config) error { return c.needsHTTP(c.HTTPAllowRemote) }},
+		{"http-hosts", (*Config).checkHTTPHosts},
+		{"http-debug", func(c *Config) error { return c.needsHTTP(c.HTTPDebug) }},
+		{"http-debug-allow-remote", (*Config).checkHTTPDebugAllowRemote},
 		{"log-file", func(c *Config) error { return absolute(c.LogFile) }},
 		{"start-timeout", (*Config).checkStartTimeout},
 	}
@@ -276,9 +280,40 @@ func (c *Config) ListenAddress() string {
 	return c.HTTP
 }
 
-func (c *Config) checkHTTPAllowRemote() error {
-	if c.HTTPAllowRemote && c.HTTP == "" {
+// needsHTTP refuses a setting that is about the server where there is none.
+func (c *Config) needsHTTP(set bool) error {
+	if set && c.HTTP == "" {
 		return fmt.Errorf("true has no address: set http as well")
+	}
+	return nil
+}
+
+// WebHosts returns the names in HTTPHosts in lower case.
+func (c *Config) WebHosts() []string {
+	var names []string
+	for name := range strings.SplitSeq(c.HTTPHosts, ",") {
+		if name = strings.ToLower(strings.TrimSpace(name)); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (c *Config) checkHTTPHosts() error {
+	if c.HTTPHosts != "" && !c.HTTPAllowRemote {
+		return fmt.Errorf("%q is for other machines, which cannot ask: set http-allow-remote as well", c.HTTPHosts)
+	}
+	for _, name := range c.WebHosts() {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+			return fmt.Errorf("%q is not a name: write it without scheme, port and asterisk, for example node-1.example.com", name)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkHTTPDebugAllowRemote() error {
+	if c.HTTPDebugAllowRemote && (!c.HTTPDebug || !c.HTTPAllowRemote) {
+		return fmt.Errorf("true says who may ask for what is not served: set http-debug and http-allow-remote as well")
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ type Holder struct {
 	PID int
 	// Name is the process's command name.
 	Name string
-	// How says by what: "working directory", "open file", "mapped file", "program" or
-	// "root directory", with a path.
+	// How says by what: "working directory", "open file", "mapped file", "bound socket",
+	// "program" or "root directory", with a path.
 	How string
 }
 
@@ -31,12 +31,13 @@ func Holders(m Mount) []Holder {
 		return nil // the pattern is right
 	}
 	var holders []Holder
+	sockets := make(boundSockets)
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if how := holds(dir, m); how != "" {
+		if how := holds(dir, m, sockets); how != "" {
 			name, _ := os.ReadFile(filepath.Join(dir, "comm")) // it may have ended
 			holders = append(holders, Holder{PID: pid, Name: strings.TrimSpace(string(name)), How: how})
 		}
@@ -46,7 +47,7 @@ func Holders(m Mount) []Holder {
 }
 
 // holds returns by what the process at /proc/PID holds m, or "".
-func holds(dir string, m Mount) string {
+func holds(dir string, m Mount, sockets boundSockets) string {
 	for _, link := range []struct{ name, how string }{
 		{"cwd", "working directory"},
 		{"root", "root directory"},
@@ -58,8 +59,12 @@ func holds(dir string, m Mount) string {
 	}
 	if files, err := os.ReadDir(filepath.Join(dir, "fd")); err == nil {
 		for _, f := range files {
-			if target, err := os.Readlink(filepath.Join(dir, "fd", f.Name())); err == nil && Within(m.Path, target) {
+			target, err := os.Readlink(filepath.Join(dir, "fd", f.Name()))
+			if err == nil && Within(m.Path, target) {
 				return "open file " + target
+			}
+			if name := sockets.in(m, dir, target); name != "" {
+				return "bound socket " + name
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func TestMappingHoldsAMountWithoutADescriptor(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if how := holds("/proc/self", m); !strings.HasPrefix(how, "mapped file ") {
+	if how := holds("/proc/self", m, make(boundSockets)); !strings.HasPrefix(how, "mapped file ") {
 		t.Errorf("this process holds the mount by %q", how)
 	}
 }

@@ -1,0 +1,256 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	pailfs "github.com/pailfs/pailfs/fs"
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// shown is what a mount shows: names by path, with the target of links.
+type shown struct {
+	nodes   map[string]*pailfs.Shown
+	targets map[string]string
+	renames uint64
+	// before is called at every lookup.
+	before func(dir, name string)
+	asked  []string
+}
+
+var _ Names = (*shown)(nil)
+
+func newShown() *shown {
+	s := &shown{nodes: map[string]*pailfs.Shown{}, targets: map[string]string{}}
+	s.put("", manifest.Directory, 0o755, 0)
+	return s
+}
+
+func (s *shown) put(at string, kind manifest.Kind, mode, uid uint32) {
+	e := manifest.Entry{Name: path.Base(at), Kind: kind, Cursor: path.Base(at)}
+	if kind == manifest.File {
+		e.Object = oss.Object{Key: at, ETag: "E", Size: 7}
+	}
+	s.nodes[at] = &pailfs.Shown{Entry: e, Mode: mode, UID: uid, GID: 100}
+}
+
+func (s *shown) dir(at string, mode, uid uint32)  { s.put(at, manifest.Directory, mode, uid) }
+func (s *shown) file(at string, mode, uid uint32) { s.put(at, manifest.File, mode, uid) }
+
+func (s *shown) link(at, target string) {
+	s.put(at, manifest.Symlink, 0o777, 0)
+	s.targets[at] = target
+}
+
+func (s *shown) Root() pailfs.Shown { return *s.nodes[""] }
+
+func (s *shown) Lookup(_ context.Context, dir, name string) (pailfs.Shown, error) {
+	if s.before != nil {
+		s.before(dir, name)
+	}
+	at := join(dir, name)
+	s.asked = append(s.asked, at)
+	if n := s.nodes[at]; n != nil {
+		return *n, nil
+	}
+	return pailfs.Shown{}, fmt.Errorf("look up %q: %w", at, iofs.ErrNotExist)
+}
+
+func (s *shown) ReadDir(_ context.Context, dir, after string, limit int) (page []pailfs.Shown, _ error) {
+	for at, n := range s.nodes {
+		if at != "" && strings.TrimSuffix(path.Dir(at), ".") == dir && n.Name > after {
+			e := *n
+			e.Partial = true
+			page = append(page, e)
+		}
+	}
+	slices.SortFunc(page, func(a, b pailfs.Shown) int { return strings.Compare(a.Name, b.Name) })
+	return page[:min(len(page), limit)], nil
+}
+
+func (s *shown) ReadLink(_ context.Context, l pailfs.Shown) (string, error) {
+	for at, n := range s.nodes {
+		if n.Name == l.Name && n.Kind == manifest.Symlink {
+			return s.targets[at], nil
+		}
+	}
+	return "", iofs.ErrInvalid
+}
+
+func (s *shown) Renames() uint64 { return s.renames }
+
+func (s *shown) rights() *Rights {
+	return New(func(context.Context) (Names, error) { return s, nil }, false)
+}
+
+var (
+	somebody = session.As(7, 7, session.Groups{}, "")
+	member   = session.As(8, 8, session.GroupsOf([]uint32{100}), "")
+)
+
+// TestNothingIsAskedBehindWhatMayNotBeSearched: not even whether it is there.
+func TestNothingIsAskedBehindWhatMayNotBeSearched(t *testing.T) {
+	s := newShown()
+	s.dir("vault", 0o750, 0)
+	s.file("vault/x", 0o644, 0)
+	for _, name := range []string{"vault/x", "vault/none", "vault/x/below"} {
+		if _, err := s.rights().Open(t.Context(), somebody, name); !errors.Is(err, iofs.ErrPermission) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if slices.ContainsFunc(s.asked, func(at string) bool { return strings.HasPrefix(at, "vault/") }) {
+		t.Errorf("looked up %v", s.asked)
+	}
+	if _, err := s.rights().Open(t.Context(), member, "vault/x"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.rights().Open(t.Context(), session.Who{}, "vault/x"); !errors.Is(err, iofs.ErrPermission) {
+		t.Errorf("nobody: %v", err)
+	}
+}
+
+// TestADirectoryThatIsRenamedMeanwhileIsNotMistaken: the mode of one directory does not let
+// anybody into another that takes its name.
+func TestADirectoryThatIsRenamedMeanwhileIsNotMistaken(t *testing.T) {
+	s := newShown()
+	s.dir("d", 0o755, 7)
+	s.file("d/x", 0o644, 7)
+	swap := false
+	s.before = func(dir, _ string) {
+		if dir == "d" && !swap { // its mode has been asked
+			swap = true
+			s.renames += 2
+			s.dir("d", 0o700, 0)
+		}
+	}
+	if f, err := s.rights().Open(t.Context(), somebody, "d/x"); !errors.Is(err, iofs.ErrPermission) {
+		t.Errorf("found %+v, %v", f, err)
+	}
+	if !swap {
+		t.Error("nothing was renamed")
+	}
+	s.before = func(string, string) { s.renames += 2 }
+	s.dir("d", 0o755, 0)
+	if _, err := s.rights().Open(t.Context(), somebody, "d/x"); err == nil || errors.Is(err, iofs.ErrPermission) {
+		t.Errorf("while directories are renamed all the time: %v", err)
+	}
+}
+
+func TestLinksAreFollowedWithinTheView(t *testing.T) {
+	s := newShown()
+	s.dir("a", 0o755, 0)
+	s.dir("a/b", 0o755, 0)
+	s.file("a/x", 0o644, 0)
+	s.file("a/b/y", 0o644, 0)
+	s.dir("shut", 0o700, 0)
+	s.file("shut/z", 0o644, 0)
+	for at, target := range map[string]string{
+		"l1": "a/b/../x", "a/l2": "../a/b", "a/b/l3": "../x", "l4": "shut/z", "l5": "/etc/passwd", "l6": "../../etc", "l7": "l7", "l8": "shut/../a/x",
+	} {
+		s.link(at, target)
+	}
+	inB := session.As(7, 7, session.Groups{}, "a/b")
+	for _, test := range []struct {
+		who  session.Who
+		name string
+		at   string
+		err  error
+	}{
+		{somebody, "l1", "a/x", nil},
+		{somebody, "a/l2/y", "a/b/y", nil},
+		{somebody, "a/b/l3", "a/x", nil},
+		{inB, "a/b/l3", "", iofs.ErrNotExist},
+		{inB, "a/b/y", "a/b/y", nil},
+		{somebody, "l4", "", iofs.ErrPermission},
+		{somebody, "l5", "", iofs.ErrNotExist},
+		{somebody, "l6", "", iofs.ErrNotExist},
+		{somebody, "l8", "", iofs.ErrPermission},
+		{session.Root(), "l8", "a/x", nil},
+		{session.Root(), "l4", "shut/z", nil},
+		{session.Root(), "l5", "", iofs.ErrNotExist},
+	} {
+		got, err := s.rights().Open(t.Context(), test.who, test.name)
+		if got.Path != test.at || !errors.Is(err, test.err) {
+			t.Errorf("%s: %+v, %v, want %s, %v", test.name, got, err, test.at, test.err)
+		}
+	}
+	if _, err := s.rights().Open(t.Context(), somebody, "l7"); err == nil {
+		t.Error("a loop leads somewhere")
+	}
+}
+
+// TestADirectoryThatMayNotBeSearchedHasNamesOnly: as ls shows them, without sizes.
+func TestADirectoryThatMayNotBeSearchedHasNamesOnly(t *testing.T) {
+	s := newShown()
+	s.dir("d", 0o744, 0)
+	s.file("d/x", 0o644, 0)
+	s.link("d/l", "x")
+	page, err := s.rights().ReadDir(t.Context(), somebody, "d", "")
+	if err != nil || len(page) != 1 {
+		t.Fatal(page, err)
+	}
+	for _, f := range page {
+		if !errors.Is(f.Err, iofs.ErrPermission) || f.Object != (oss.Object{}) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if page, err = s.rights().ReadDir(t.Context(), session.Root(), "d", ""); err != nil || len(page) != 1 || page[0].Object.Size != 7 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	s.dir("d", 0o711, 0)
+	if page, err = s.rights().ReadDir(t.Context(), somebody, "d", ""); !errors.Is(err, iofs.ErrPermission) {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+func TestKeepIsWhatTheKernelWouldAllow(t *testing.T) {
+	s := newShown()
+	s.dir("own", 0o755, 7)
+	s.file("own/theirs", 0o600, 9)
+	s.file("own/shared", 0o666, 9)
+	s.dir("theirs", 0o755, 9)
+	s.dir("tmp", 0o1777, 9)
+	s.file("tmp/shared", 0o666, 9)
+	s.file("tmp/mine", 0o600, 7)
+	s.dir("group", 0o770, 9)
+	s.dir("vault", 0o700, 0)
+	s.link("way", "own")
+	for name, want := range map[string]bool{
+		"own/new": true, "own/sub/dir/new": true, "own/theirs": false, "own/shared": true, "theirs/new": false, "theirs/sub/new": false,
+		"tmp/new": true, "tmp/shared": false, "tmp/mine": true, "group/new": false, "vault/new": false, "vault/sub/new": false,
+		"way/new": false, "own": false, "new": false, "own/shared/below": false,
+	} {
+		if err := s.rights().Keep(t.Context(), somebody, name); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.rights().Keep(t.Context(), member, "group/new"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"vault/new", "tmp/shared", "new"} {
+		if err := s.rights().Keep(t.Context(), session.Root(), name); err != nil {
+			t.Errorf("root, %s: %v", name, err)
+		}
+	}
+}
+
+// TestWhereAllModesAreAlikeNothingIsLookedUp for who may read all.
+func TestWhereAllModesAreAlikeNothingIsLookedUp(t *testing.T) {
+	s := newShown()
+	r := New(func(context.Context) (Names, error) { return s, nil }, true)
+	if err := r.Refused(t.Context(), somebody, "a/b/c"); err != nil || len(s.asked) > 0 {
+		t.Errorf("%v, asked for %v", err, s.asked)
+	}
+	s.dir("", 0o750, 0)
+	if err := r.Refused(t.Context(), somebody, "a"); !errors.Is(err, iofs.ErrPermission) {
+		t.Error(err)
+	}
+}

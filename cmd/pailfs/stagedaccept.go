@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/prefetch/control"
+)
+
+// acceptParams are the parameters of the control method accept.
+type acceptParams struct {
+	// Path is relative to the directory on which the call is made.
+	Path string `json:"path"`
+	// Take says that what has the sum CRC64 is accepted; without it the daemon only says what
+	// there is.
+	Take  bool   `json:"take,omitempty"`
+	CRC64 string `json:"crc64,omitempty"`
+}
+
+// answerAccept is the control method accept: it reads all of a lost file from the disk, and
+// takes it back.
+func (d *daemon) answerAccept(ctx context.Context, caller control.Caller, params acceptParams) (writeback.Remains, error) {
+	path, err := caller.Path(params.Path)
+	if err != nil {
+		return writeback.Remains{}, err
+	}
+	// What is not there may have been removed, and lost before.
+	if err := d.rights.Refused(ctx, caller.Who(), path); err != nil {
+		return writeback.Remains{}, control.Refusal(caller, err)
+	}
+	switch {
+	case d.writing == nil:
+		return writeback.Remains{}, errors.New("the mount cannot be written: nothing of it can be lost")
+	case params.Take:
+		return d.writing.space.Accept(ctx, path, params.CRC64)
+	}
+	return d.writing.space.Remains(ctx, path)
+}
+
+// stagedAcceptCmd is `pailfs staged accept`.
+type stagedAcceptCmd struct {
+	File string `arg:"" name:"file" placeholder:"FILE" help:"A file of a mount that pailfs status names as LOST."`
+	Yes  bool   `name:"yes" help:"Accept it without asking."`
+}
+
+// Help says what the risk is, and gives examples.
+func (stagedAcceptCmd) Help() string {
+	return `A file is LOST when the disk could not take what was written to it: the kernel tells of that once, and nobody can tell afterwards which bytes are wrong, so it is never published by itself. It happens to a file that is healthy, too: to one that is written with O_DIRECT and without at the same time, or where the disk was out of reach for a moment.
+
+accept reads all of the file from the disk, not from memory, shows how long it is and its CRC-64, and whether programs see other bytes than the disk has. When you agree it is written anew to another file, brought to the disk, read again and compared; then it has the place of what was lost, counts as closed and is published. That needs as much room as the file has, and that no program has it open.
+
+The risk: bytes that were written and that the disk did not take are not in it. They may be older ones or zeros, in the middle of the file, and nothing shows that. Look at the file first, compare it with a checksum that you have, or write it again if you can.
+
+Of a LOST file that was removed nothing is published: to accept that lets go of its bytes, and status names it no longer.
+
+Root and the user who mounted may do that.
+
+Exit codes: 0 accepted, 1 failed, 2 wrong arguments, or not agreed to, 3 the daemon is dead.
+
+Examples:
+
+	pailfs status /mnt
+	pailfs staged accept /mnt/run/events.db
+	pailfs staged accept --yes /mnt/run/events.db`
+}
+
+// Run shows what there is, asks, and accepts it.
+func (c *stagedAcceptCmd) Run(p program) error {
+	at, path, err := withinMount(c.File)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	p.progress("reading it from the disk")
+	var shown writeback.Remains
+	if err := callDaemon(ctx, at.Path, methodAccept, acceptParams{Path: path}, &shown); err != nil {
+		return c.explain(at, err)
+	}
+	p.showRemains(shown)
+	if !c.Yes && !p.agrees("Accept it as it is?") {
+		return usage(errors.New("nothing was accepted: with --yes it is"))
+	}
+	var taken writeback.Remains
+	if err := callDaemon(ctx, at.Path, methodAccept, acceptParams{Path: path, Take: true, CRC64: shown.Sum}, &taken); err != nil {
+		return c.explain(at, err)
+	}
+	if taken.Unlinked > 0 {
+		fmt.Fprintf(p.stderr, "pailfs: %s was let go\n", shownName(path))
+		return nil
+	}
+	forgetPages(c.File)
+	fmt.Fprintf(p.stderr, "pailfs: %s was accepted: it is published as any change is\n", shownName(path))
+	return nil
+}
+
+// explain adds where an error is from.
+func (c *stagedAcceptCmd) explain(at mountpoint.Mount, err error) error {
+	if errors.Is(err, control.ErrDaemonGone) {
+		return deadMount(at)
+	}
+	return fmt.Errorf("accept %s: %w", c.File, err)
+}
+
+// withinMount returns the mount that a path is of, and the path within. Nothing need be there.
+func withinMount(name string) (mountpoint.Mount, string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return mountpoint.Mount{}, "", usage(err)
+	}
+	rest := ""
+	for abs != "/" {
+		if _, err := os.Lstat(abs); !mountpoint.Missing(err) {
+			break
+		}
+		rest = filepath.Join(filepath.Base(abs), rest)
+		abs = filepath.Dir(abs)
+	}
+	at, m, err := findMountAbove(abs)
+	if err != nil {
+		return mountpoint.Mount{}, "", err
+	}
+	within, err := filepath.Rel(m.Path, filepath.Join(at, rest))
+	if err == nil && within == "." {
+		err = errors.New("it is the mount itself: name a file")
+	}
+	if err != nil {
+		return mountpoint.Mount{}, "", usage(fmt.Errorf("%s: %w", name, err))
+	}
+	return m, within, nil
+}
+
+// showRemains says what would be accepted.
+func (p program) showRemains(r writeback.Remains) {
+	if r.Unlinked > 0 {
+		fmt.Fprintf(p.stdout, "%s: LOST, and it has no name any more: its %d bytes are let go for good (pailfs staged export copies them out of an unmounted cache directory)\n", shownName(r.Path), r.Bytes)
+		return
+	}
+	fmt.Fprintf(p.stdout, "%s: %d bytes can be read from the disk, CRC-64 %s, written last at %s\n", shownName(r.Path), r.Bytes, r.Sum, r.Modified.Format(time.RFC3339))
+	if r.Remembered {
+		fmt.Fprintln(p.stdout, "this file system does not let the disk be read past the kernel's memory: what was read may be in memory alone")
+	}
+	if r.Differs > 0 {
+		fmt.Fprintf(p.stdout, "programs see %d other bytes, from %d on: the kernel has them in memory, the disk does not, and they are not what is accepted\n", r.Differs, r.FirstDiffers)
+	}
+	fmt.Fprintln(p.stdout, "what the disk did not take of it is missing, and nothing shows where")
+}
+
+// agrees asks a user at a terminal; nobody else agrees.
+func (p program) agrees(question string) bool {
+	if !p.atTerminal() || !term.IsTerminal(int(os.Stdin.Fd())) {
+		return false
+	}
+	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	return err == nil && strings.EqualFold(strings.TrimSpace(answer), "y")
+}
+
+// forgetPages lets the kernel forget what it has in memory of a file.
+func forgetPages(path string) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return // it is not needed where nobody may read it
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only opened
+	_ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	encoding "encoding/binary"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writeSynced writes a file, brings it to the disk and closes it, which is one commit: the clock
+// ticks before the fsync.
+func writeSynced(t *testing.T, path, content string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(content); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loseOnDisk writes to the journal of a daemon that is dead that the disk did not take the first
+// commit of a staged file, as the daemon does where an fsync fails; see JOURNAL.md.
+func loseOnDisk(t *testing.T, cacheDir, stagedName string) {
+	t.Helper()
+	id, err := strconv.ParseUint(stagedName, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const suspect, generation, aside = 8, 1, 0
+	body := encoding.AppendUvarint([]byte{suspect}, id)
+	body = append(body, generation, aside)
+	record := encoding.LittleEndian.AppendUint32(nil, uint32(len(body)))
+	record = encoding.LittleEndian.AppendUint32(record, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+	f, err := os.OpenFile(filepath.Join(cacheDir, stagingName, "journal.log"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(append(record, body...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lostFiles mounts where the disk has lost what two files have.
+func lostFiles(t *testing.T, content string) (s *store, at string) {
+	t.Helper()
+	s, cacheDir := startStore(t), filepath.Join(t.TempDir(), "cache")
+	f, at := writableMount(t, s, cacheDir)
+	s.refuseUploads(t, true)
+	for _, name := range []string{"a", "removed"} {
+		writeSynced(t, filepath.Join(at, name), content)
+	}
+	if err := f.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-f.done
+	mustRun(t, "umount", at)
+	for _, p := range stagedIn(t, cacheDir).Pending {
+		loseOnDisk(t, cacheDir, p.File)
+	}
+	if out := mustRun(t, "staged", "ls", "--cache-dir", cacheDir).stdout; strings.Count(out, "pailfs staged accept") < 2 {
+		t.Errorf("ls does not say what can be done: %s", out)
+	}
+	s.refuseUploads(t, false)
+	_, at = writableMount(t, s, cacheDir)
+	return s, at
+}
+
+// TestAcceptTakesBackALostFile when its user says so, and lets go of one that was removed.
+func TestAcceptTakesBackALostFile(t *testing.T) {
+	content := strings.Repeat("content of a file whose fsync failed\n", 10_000)
+	s, at := lostFiles(t, content)
+	path := filepath.Join(at, "a")
+	lost := func(want string) {
+		t.Helper()
+		if got := strings.Join(writingStatus(t, at).Suspects, " "); got != want {
+			t.Errorf("status names %q as lost, want %q", got, want)
+		}
+	}
+	refused := func(code int, why string, args ...string) {
+		t.Helper()
+		o := run(t, environ(), append([]string{"staged", "accept"}, args...)...)
+		if o.code != code || !strings.Contains(o.stderr, why) {
+			t.Errorf("accept %q: exit code %d: %s, want %d and %q", args, o.code, o.stderr, code, why)
+		}
+	}
+	lost("a removed")
+	refused(exitUsage, "--yes", path)
+	refused(exitUsage, "the mount itself", "--yes", at)
+	refused(exitFailed, "lost nothing", "--yes", filepath.Join(at, "no such directory", "no such file"))
+	reader, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(exitFailed, "close it", "--yes", path)
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lost("a removed")
+	eventually(t, "the daemon has seen that the reader is gone", func() bool {
+		o := run(t, environ(), "staged", "accept", "--yes", path)
+		return o.code == exitOK && strings.Contains(o.stdout, strconv.Itoa(len(content))+" bytes")
+	})
+	lost("removed")
+	removed := filepath.Join(at, "removed")
+	if err := os.Remove(removed); err != nil {
+		t.Fatal(err)
+	}
+	lost("removed")
+	if o := mustRun(t, "staged", "accept", "--yes", removed); !strings.Contains(o.stdout, "no name") {
+		t.Errorf("accept of a removed file says %s", o.stdout)
+	}
+	lost("")
+	mustRun(t, "flush", at)
+	s.holds(t, "a", content)
+	if got, err := os.ReadFile(path); string(got) != content || err != nil {
+		t.Errorf("the mount shows %d bytes, %v", len(got), err)
+	}
+	mustRun(t, "umount", at)
+}

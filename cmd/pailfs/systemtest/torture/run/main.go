@@ -1,0 +1,203 @@
+// Command run runs rounds of torture, each in a process of its own, tells of each in a line and
+// in a line of JSON; or it makes the summary of such lines. `make torture` and `make torture-sum`
+// start it.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/systemtest/torture"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	r := runner{out: stdout}
+	flags.StringVar(&r.tests, "tests", "", "test program of ./cmd/pailfs/systemtest")
+	flags.StringVar(&r.program, "program", "", "pailfs to test")
+	flags.StringVar(&r.commit, "commit", "", "what it was built from")
+	flags.StringVar(&r.results, "results", "torture.jsonl", "file to which results are appended; logs of what failed lie beside it")
+	flags.DurationVar(&r.soak, "soak", 2*time.Hour, "how long a soak lasts")
+	rounds := flags.Int("rounds", 1000, "rounds of kills; the other kinds have their share")
+	kinds := flags.String("kinds", "", "kinds of rounds, separated by commas or spaces (default all)")
+	seeds := flags.String("seeds", "", "seeds FROM-TO, in place of rounds")
+	summary := flags.String("summary", "", "make this page of the results in the files that are arguments")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *summary != "" {
+		return summarize(*summary, flags.Args())
+	}
+	if r.tests == "" || r.program == "" || flags.NArg() > 0 {
+		return errors.New("-tests and -program are needed, and no arguments")
+	}
+	parts, err := plan(*kinds, *seeds, *rounds)
+	if err != nil {
+		return err
+	}
+	return r.all(ctx, parts)
+}
+
+// summarize writes the page.
+func summarize(page string, files []string) error {
+	var all []torture.Result
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("open results: %w", err)
+		}
+		part, err := torture.Read(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("read results %q: %w", name, err)
+		}
+		all = append(all, part...)
+	}
+	before, err := os.ReadFile(page)
+	if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("read summary: %w", err)
+	}
+	return os.WriteFile(page, []byte(torture.Summary(all, string(before))), 0o644)
+}
+
+// part is some rounds of one kind.
+type part struct {
+	kind     string
+	from, to uint64
+}
+
+// plan says which rounds there are.
+func plan(kinds, seeds string, rounds int) ([]part, error) {
+	asked := strings.FieldsFunc(kinds, func(c rune) bool { return c == ',' || c == ' ' })
+	known := map[string]bool{}
+	var parts []part
+	for _, kind := range torture.Kinds() {
+		known[kind.Name] = true
+		if len(asked) > 0 && !strings.Contains(" "+strings.Join(asked, " ")+" ", " "+kind.Name+" ") {
+			continue
+		}
+		p := part{kind.Name, 1, uint64(max(rounds, 1)+kind.Share-1) / uint64(kind.Share)}
+		if seeds != "" {
+			if n, err := fmt.Sscanf(seeds+"\n", "%d-%d\n", &p.from, &p.to); n != 2 || err != nil || p.to < p.from {
+				return nil, fmt.Errorf("seeds %q: want FROM-TO, for example 101-200", seeds)
+			}
+		}
+		parts = append(parts, p)
+	}
+	for _, name := range asked {
+		if !known[name] {
+			return nil, fmt.Errorf("kind %q: want some of %s", name, names())
+		}
+	}
+	return parts, nil
+}
+
+func names() string {
+	var all []string
+	for _, kind := range torture.Kinds() {
+		all = append(all, kind.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// runner runs rounds.
+type runner struct {
+	tests, program, commit, results string
+	soak                            time.Duration
+	out                             io.Writer
+}
+
+// all runs them, and returns an error if some failed.
+func (r runner) all(ctx context.Context, parts []part) error {
+	ran, failed := 0, 0
+	for _, p := range parts {
+		for seed := p.from; seed <= p.to; seed++ {
+			result, err := r.round(ctx, p.kind, seed)
+			if ctx.Err() != nil {
+				return fmt.Errorf("stopped after %d rounds, of which %d failed", ran, failed)
+			}
+			if err == nil {
+				err = torture.Append(r.results, result)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(r.out, result)
+			ran++
+			if !result.OK {
+				failed++
+			}
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d rounds failed; their logs are in %s", failed, ran, r.logs())
+	}
+	fmt.Fprintf(r.out, "all of %d rounds passed\n", ran)
+	return nil
+}
+
+// logs is where the logs of rounds that failed are.
+func (r runner) logs() string { return strings.TrimSuffix(r.results, ".jsonl") + ".logs" }
+
+// hangs is after how much time beyond that of a soak a round is made to show its stacks: the round
+// itself should have noticed before.
+const hangs = 20 * time.Minute
+
+// round runs one.
+func (r runner) round(ctx context.Context, kind string, seed uint64) (torture.Result, error) {
+	result := torture.Result{Kind: kind, Seed: seed, Commit: r.commit, Began: time.Now().UTC().Truncate(time.Second)}
+	dir, err := os.MkdirTemp("", "pailfs-torture-")
+	if err != nil {
+		return result, err
+	}
+	defer os.RemoveAll(dir)
+	report := filepath.Join(dir, "report")
+	ctx, cancel := context.WithTimeout(ctx, hangs+r.soak)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.tests, "-test.run=^TestTorture$", "-test.v", "-test.timeout=0")
+	cmd.Env = append(os.Environ(), torture.EnvKind+"="+kind, fmt.Sprintf("%s=%d", torture.EnvSeed, seed), torture.EnvReport+"="+report,
+		torture.EnvSoak+"="+r.soak.String(), torture.EnvProgram+"="+r.program, "TMPDIR="+dir)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) } // it tells what its goroutines do
+	cmd.WaitDelay = time.Minute
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	began := time.Now()
+	err = cmd.Run()
+	result.OK, result.Seconds = err == nil, time.Since(began).Seconds()
+	if text, err := os.ReadFile(report); err == nil {
+		if err := json.Unmarshal(text, &result.Report); err != nil {
+			return result, fmt.Errorf("report of %s seed %d: %w", kind, seed, err)
+		}
+	}
+	if result.OK {
+		return result, nil
+	}
+	result.Failure = torture.Failure(said.String())
+	if err := os.MkdirAll(r.logs(), 0o755); err != nil {
+		return result, err
+	}
+	return result, os.WriteFile(filepath.Join(r.logs(), fmt.Sprintf("%s-%d.log", kind, seed)), said.Bytes(), 0o644)
+}

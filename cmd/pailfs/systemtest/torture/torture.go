@@ -1,0 +1,176 @@
+// Package torture is what a round of torture tells: which kind it was, its seed, what happened
+// and whether it passed. Rounds are run by the tests in ../, one process each, started by
+// run/, which appends a line of JSON per round to a file; lines of many files make one
+// summary.
+package torture
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// The kinds of rounds.
+const (
+	Kills   = "kills"
+	Power   = "power"
+	Failing = "failing"
+	Disk    = "disk"
+	Memory  = "memory"
+	Editing = "editing"
+	Soak    = "soak"
+)
+
+// Kind is one kind of rounds.
+type Kind struct {
+	Name string
+	// Share is how many rounds of `make torture` there are for one of these.
+	Share int
+	// What happens in a round.
+	What string
+}
+
+// Kinds are all there are, in the order in which they are told.
+func Kinds() []Kind {
+	return []Kind{
+		{Kills, 1, "kill -9 at random instants under load, also while a mount recovers"},
+		{Power, 5, "loss of power: what the disk had at a random instant, without unsynced writes"},
+		{Failing, 10, "20 % of requests fail in 13 ways, and perhaps a kill"},
+		{Disk, 10, "the cache's disk fills, fails, or goes read-only"},
+		{Memory, 20, "a memory limit of the cgroup, one that suffices or one that kills"},
+		{Editing, 10, "files are rewritten and truncated while they are uploaded"},
+		{Soak, 1000, "a mixed load for hours; memory, descriptors, goroutines, disk and inodes do not drift"},
+	}
+}
+
+// The environment through which a round is told what it is.
+const (
+	// EnvKind and EnvSeed choose it.
+	EnvKind = "PAILFS_TORTURE_KIND"
+	EnvSeed = "PAILFS_TORTURE_SEED"
+	// EnvReport is the file to which its Report is written.
+	EnvReport = "PAILFS_TORTURE_REPORT"
+	// EnvSoak is how long a soak lasts.
+	EnvSoak = "PAILFS_TORTURE_SOAK"
+	// EnvProgram is the pailfs to test, built by the test otherwise.
+	EnvProgram = "PAILFS_SYSTEMTEST_PROGRAM"
+)
+
+// Report is what a round tells of itself.
+type Report struct {
+	// What happened.
+	What string `json:"what"`
+	// Kills and PowerLosses are how often the daemon was killed, or the power was lost.
+	Kills       int `json:"kills,omitempty"`
+	PowerLosses int `json:"power_losses,omitempty"`
+	// Pending says that something acknowledged was not in the bucket then.
+	Pending bool `json:"pending,omitempty"`
+	// Samples are those of a soak.
+	Samples []Sample `json:"samples,omitempty"`
+}
+
+// Sample is what a daemon takes up.
+type Sample struct {
+	// After is how long after the start, in seconds.
+	After float64 `json:"after"`
+	// Resident is in bytes.
+	Resident    int64 `json:"resident"`
+	Descriptors int   `json:"descriptors"`
+	Goroutines  int   `json:"goroutines"`
+	// DiskBytes and DiskInodes are what the cache directory's file system has in use.
+	DiskBytes  int64 `json:"disk_bytes"`
+	DiskInodes int64 `json:"disk_inodes"`
+	// Inodes are those that the daemon knows.
+	Inodes int64 `json:"inodes"`
+}
+
+// String is the sample as a line of a log.
+func (s Sample) String() string {
+	return fmt.Sprintf("after %4.0f s %3d MiB resident, %d descriptors, %d goroutines, disk %d MiB in %d inodes, %d inodes known",
+		s.After, s.Resident>>20, s.Descriptors, s.Goroutines, s.DiskBytes>>20, s.DiskInodes, s.Inodes)
+}
+
+// Result is a round as it is kept.
+type Result struct {
+	Kind   string `json:"kind"`
+	Seed   uint64 `json:"seed"`
+	OK     bool   `json:"ok"`
+	Report Report `json:"report"`
+	// Seconds it took.
+	Seconds float64   `json:"seconds"`
+	Began   time.Time `json:"began"`
+	// Commit is of the program that was tested.
+	Commit string `json:"commit"`
+	// Failure is the beginning of what a round that failed printed.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Repeat is the command that runs the round again.
+func (r Result) Repeat() string {
+	return fmt.Sprintf("make torture KINDS=%s SEEDS=%d-%d", r.Kind, r.Seed, r.Seed)
+}
+
+// String is the line that tells of a round.
+func (r Result) String() string {
+	ok := "ok"
+	if !r.OK {
+		ok = "FAILED"
+	}
+	return fmt.Sprintf("%-7s seed %-6d %-6s %5.1f s  %s  [%s]", r.Kind, r.Seed, ok, r.Seconds, r.Report.What, r.Repeat())
+}
+
+// Append adds a result to a file.
+func Append(path string, r Result) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("result of %s seed %d: %w", r.Kind, r.Seed, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("append result: %w", err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// Read returns the results in a file. A last line that is cut off is none: whoever wrote it
+// was stopped.
+func Read(in io.Reader) ([]Result, error) {
+	var all []Result
+	lines := bufio.NewReader(in)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var r Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		all = append(all, r)
+	}
+}
+
+// Failure is what a test program that failed said of why: what is told by name of a test's file
+// and line, or else its end.
+func Failure(said string) string {
+	var b strings.Builder
+	for line := range strings.Lines(said) {
+		at, _, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if file, _, ok := strings.Cut(at, ":"); ok && strings.HasSuffix(file, "_test.go") && !strings.Contains(line, "log of [") && b.Len() < 1000 {
+			b.WriteString(line)
+		}
+	}
+	if b.Len() == 0 {
+		return said[max(0, len(said)-1000):]
+	}
+	return b.String()[:min(b.Len(), 2000)]
+}

@@ -1,0 +1,216 @@
+package systemtest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/systemtest/torture"
+)
+
+// The memory that a daemon may take: its tier, as the tests set it, and what it promises to stay
+// within beside it.
+const (
+	memoryTier   = 64 << 20
+	memoryBeside = 150 << 20
+)
+
+// memory: the daemon is in a cgroup with as much memory as it promises to stay within, and is not
+// killed for want of it; or, every other time, with less, and may be.
+func (r *round) memory() {
+	w, l := r.w, r.everything()
+	limit := int64(memoryTier + memoryBeside)
+	if r.seed%2 == 1 {
+		limit = 48<<20 + r.rng.Int64N(64<<20)
+	}
+	w.add("data", someSizes(r.rng, 60, 1, 6<<20)...)
+	data := w.files[len(w.files)-60:]
+	w.faults(slowUploads()...)
+	d := w.mount()
+	group, err := newMemoryGroup(r.t, limit)
+	if err == nil {
+		err = group.add(d.cmd.Process.Pid)
+	}
+	if err != nil {
+		group = nil
+		r.say("no cgroup, --memory alone: %s", oneLine(err.Error()))
+	}
+	l.start()
+	j := w.job(r.rng)
+	j.Files, j.Readers = data, 6
+	readers := j.start(r.t)
+	most := int64(0)
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end) && d.running(); time.Sleep(50 * time.Millisecond) {
+		most = max(most, d.residentOr0())
+	}
+	killed := !d.running()
+	if !killed {
+		readers.tell()
+		l.end()
+	} else {
+		l.ended()
+		r.unmount()
+	}
+	readers.wait(d).sound(r.t, "with little memory", "SIGBUS")
+	r.say("limit %d MiB, at most %d MiB resident, killed %t, %s", limit>>20, most>>20, killed, l.summary())
+	if most > memoryTier+memoryBeside {
+		r.t.Errorf("%d MiB resident, want at most %d MiB", most>>20, (memoryTier+memoryBeside)>>20)
+	}
+	switch {
+	case killed && (group == nil || group.killed() == 0):
+		r.t.Error("the daemon ended")
+	case killed && limit == memoryTier+memoryBeside:
+		r.t.Error("the daemon was killed for want of memory that it promises not to need")
+	case killed:
+		r.report.Kills++
+		r.report.Pending = l.lacks()
+		w.ordered("when killed")
+		d = w.mount()
+	}
+	w.faults()
+	r.drained(d, l, "with little memory")
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// soakTime is how long a soak lasts.
+func soakTime() time.Duration {
+	d, err := time.ParseDuration(os.Getenv(torture.EnvSoak))
+	if err != nil {
+		return 12 * time.Second
+	}
+	return d
+}
+
+// soak: a mixed load, after each part of which the daemon is left alone, the kernel's caches are
+// dropped, and what the daemon takes up is noted. It does not grow.
+func (r *round) soak() {
+	w := r.w
+	disk := newDisk(r.t, "ext4", 2048)
+	w.cache = disk.cache
+	data := w.add("data", someSizes(r.rng, 80, 1, 4<<20)...)
+	d := w.mount("--metadata-ttl=1s", "--cache-size=200MiB")
+	began := time.Now()
+	parts := max(6, int(soakTime()/(10*time.Minute)))
+	var done string
+	for part := range parts {
+		l := newLoad(w)
+		l.prefix, l.steady = fmt.Sprint("part", part, "-"), true
+		r.fill(l)
+		l.start()
+		j := w.job(r.rng)
+		j.Files, j.Readers = data, 3
+		readers := j.start(r.t)
+		time.Sleep(soakTime() / time.Duration(parts))
+		readers.tell()
+		l.end()
+		readers.wait(d).sound(r.t, "soaking")
+		d.flush()
+		l.published("soaking")
+		done = l.summary()
+		l.remove()
+		d.flush()
+		sample := r.sample(d, disk, began)
+		r.t.Log(sample)
+		r.report.Samples = append(r.report.Samples, sample)
+		if r.t.Failed() {
+			break
+		}
+	}
+	r.say("%v in %d parts, the last: %s; the last sample %v", time.Since(began).Round(time.Second), len(r.report.Samples), done,
+		r.report.Samples[len(r.report.Samples)-1])
+	if err := drift(r.report.Samples, soakTime() < settles); err != nil {
+		r.t.Error(err)
+		d.dump()
+	}
+	d.stop()
+}
+
+// sample returns what the daemon takes up when it rests and the kernel remembers nothing: the least
+// of what is seen in a while, for connections end and memory is given back when they like.
+func (r *round) sample(d *daemon, disk *disk, began time.Time) torture.Sample {
+	r.t.Helper()
+	unix.Sync()
+	_ = os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o200) // in a container it may be refused: then the bounds have to do
+	least := torture.Sample{Resident: math.MaxInt64, Descriptors: math.MaxInt, Goroutines: math.MaxInt, DiskBytes: math.MaxInt64, DiskInodes: math.MaxInt64, Inodes: math.MaxInt64}
+	for range 20 {
+		time.Sleep(100 * time.Millisecond)
+		var st unix.Statfs_t
+		if err := unix.Statfs(disk.dir, &st); err != nil {
+			r.t.Fatal(err)
+		}
+		least.Resident = min(least.Resident, d.resident())
+		least.Descriptors = min(least.Descriptors, d.descriptors())
+		least.Goroutines = min(least.Goroutines, d.goroutines())
+		least.DiskBytes = min(least.DiskBytes, int64(st.Blocks-st.Bfree)*st.Bsize)
+		least.DiskInodes = min(least.DiskInodes, int64(st.Files-st.Ffree))
+		least.Inodes = min(least.Inodes, d.status().FileSystem.Inodes)
+	}
+	least.After = time.Since(began).Seconds()
+	return least
+}
+
+// settles is how long a soak has to be for its first third to have filled memory and disk.
+const settles = 30 * time.Minute
+
+// drift fails if the last third of the samples takes up more than the first did, by more than
+// what comes and goes. In a short soak memory and disk are still being filled.
+func drift(samples []torture.Sample, short bool) error {
+	third := (len(samples) + 2) / 3
+	var wrong []error
+	for _, m := range []struct {
+		name string
+		of   func(torture.Sample) int64
+		by   int64
+		// fills says that it grows until it has the size that it is given.
+		fills bool
+	}{
+		{"bytes resident", func(s torture.Sample) int64 { return s.Resident }, 32 << 20, true},
+		{"descriptors", func(s torture.Sample) int64 { return int64(s.Descriptors) }, 50, false},
+		{"goroutines", func(s torture.Sample) int64 { return int64(s.Goroutines) }, 80, false},
+		{"bytes on the disk", func(s torture.Sample) int64 { return s.DiskBytes }, 64 << 20, true},
+		{"inodes on the disk", func(s torture.Sample) int64 { return s.DiskInodes }, 200, true},
+		{"inodes known", func(s torture.Sample) int64 { return s.Inodes }, 200, false},
+	} {
+		if short && m.fills {
+			continue
+		}
+		var first int64
+		last := int64(math.MaxInt64)
+		for _, s := range samples[:third] {
+			first = max(first, m.of(s))
+		}
+		for _, s := range samples[len(samples)-third:] {
+			last = min(last, m.of(s))
+		}
+		if last > first+m.by {
+			wrong = append(wrong, fmt.Errorf("%s: at most %d in the first third, at least %d in the last", m.name, first, last))
+		}
+	}
+	for _, s := range samples {
+		if s.Resident > memoryTier+memoryBeside {
+			wrong = append(wrong, fmt.Errorf("%d MiB resident, want at most %d MiB", s.Resident>>20, (memoryTier+memoryBeside)>>20))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func TestDriftIsFound(t *testing.T) {
+	var steady, growing []torture.Sample
+	for i := range 30 {
+		steady = append(steady, torture.Sample{Descriptors: 100 + i%7*5})
+		growing = append(growing, torture.Sample{Descriptors: 100 + 10*i})
+	}
+	if err := drift(steady, true); err != nil {
+		t.Error(err)
+	}
+	if err := drift(growing, true); err == nil {
+		t.Error("what grows was not found")
+	}
+}
