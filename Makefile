@@ -5,6 +5,8 @@ PYTHON    ?= /usr/bin/python3
 BIN       := bin
 LINT      := .ci/tools/bin/golangci-lint
 HELM      := .ci/tools/bin/helm
+VULN      := .ci/tools/bin/govulncheck
+SBOM      := .ci/tools/bin/cyclonedx-gomod
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 # What Kubernetes' programs say they are.
@@ -45,13 +47,17 @@ install: ## Install what was built: pailfs, pailfs-gpu, pailfs-kube, the mount h
 images: deps build ## Build the container images pailfs and pailfs-kube with buildah, tagged TAG (default latest), without a registry.
 	deploy/docker/build $(BIN) $(or $(TAG),latest)
 
+.PHONY: dist
+dist: build $(SBOM) ## Pack the programs into dist/ as a reproducible tar.gz with what they are made of (CycloneDX) and SHA256SUMS.
+	.ci/dist $(BIN) dist '$(VERSION)'
+
 .PHONY: deps
 deps: ## Install the Debian packages that tests and demo need.
 	@.ci/install
 
 .PHONY: clean
 clean: ## Remove what was built and the demo's data.
-	rm -rf $(BIN) .ci/tools/bin .demo
+	rm -rf $(BIN) .ci/tools/bin .demo dist
 
 ##@ See it work
 
@@ -83,7 +89,7 @@ bench-manifest: ## Measure manifests of OBJECTS objects (default 10000000; about
 ##@ Test
 
 .PHONY: test
-test: deps build lint unit python race crash-short conformance e2e-kube-short fuzz-short bench-short demo-short ## Everything that CI holds.
+test: deps build lint vuln unit python race crash-short torture-short conformance e2e-kube-short fuzz-short bench-short demo-short ## Everything that CI holds.
 
 .PHONY: check
 check: fmt lint unit race ## What to run before a commit.
@@ -96,12 +102,17 @@ fmt: $(LINT) ## Format the code.
 PLUGIN_LINTERS := copyloopvar,depguard,errcheck,errorlint,forbidigo,godot,importas,ineffassign,misspell,nolintlint,revive,unconvert
 
 .PHONY: lint
-lint: $(LINT) ## Lint, including the import picture and the formatting.
+lint: $(LINT) ## Lint, including the import picture, the formatting and what is tracked.
+	.ci/clean-tree
 	$(LINT) run
 	cd deploy/sched/plugin && $(CURDIR)/$(LINT) run --enable-only $(PLUGIN_LINTERS)
 	$(GO) mod verify >/dev/null
 	$(GO) mod tidy -diff
 	cd deploy/sched/plugin && $(GO) mod tidy -diff
+
+.PHONY: vuln
+vuln: $(VULN) ## Look for known vulnerabilities in what is called; says it where the database is out of reach (GOVULNDB names a mirror).
+	.ci/vuln
 
 .PHONY: unit
 unit: build ## All tests, on real mounts, and those of the data path again on one processor.
@@ -123,13 +134,35 @@ race: build ## The tests of the data path under the race detector.
 conformance: build ## The vendor's SDK suites and S3 clients against ossemu.
 	$(GO) test -count=1 -timeout 15m ./oss/ossemu/conformance/...
 
+# The tests of the whole on the program that was built.
+SYSTEMTEST := PAILFS_SYSTEMTEST_PROGRAM=$(CURDIR)/$(BIN)/pailfs $(GO) test -count=1
+
 .PHONY: crash
-crash: build ## Kills, faults, damage, full disks and outages on the built programs, ROUNDS times (default 20).
-	PAILFS_SYSTEMTEST_ROUNDS=$(or $(ROUNDS),20) $(GO) test -count=1 -timeout 3h ./cmd/pailfs/systemtest
+crash: build ## Faults, damage, outages and replaced objects under readers of the built programs, ROUNDS times (default 20).
+	PAILFS_SYSTEMTEST_ROUNDS=$(or $(ROUNDS),20) $(SYSTEMTEST) -timeout 3h -skip '^TestTorture$$' ./cmd/pailfs/systemtest
 
 .PHONY: crash-short
 crash-short: build ## The same, two rounds each.
-	PAILFS_SYSTEMTEST_ROUNDS=2 $(GO) test -count=1 -timeout 15m -parallel 2 ./cmd/pailfs/systemtest
+	PAILFS_SYSTEMTEST_ROUNDS=2 $(SYSTEMTEST) -timeout 15m -parallel 2 -skip '^TestTorture$$' ./cmd/pailfs/systemtest
+
+RESULTS ?= .torture/results.jsonl
+
+.PHONY: torture
+torture: build ## Kills, power losses, failing stores, disks, memory and a soak under writers: ROUNDS (1000), KINDS, SEEDS=FROM-TO, SOAK (2h); hours.
+	@mkdir -p $(dir $(RESULTS))
+	$(GO) test -c -o $(BIN)/systemtest ./cmd/pailfs/systemtest
+	$(GO) build -o $(BIN)/torture ./cmd/pailfs/systemtest/torture/run
+	$(BIN)/torture -tests $(CURDIR)/$(BIN)/systemtest -program $(CURDIR)/$(BIN)/pailfs -commit $(VERSION) -results $(RESULTS) \
+	  -rounds $(or $(ROUNDS),1000) -kinds '$(KINDS)' -seeds '$(SEEDS)' -soak $(or $(SOAK),2h)
+
+.PHONY: torture-short
+torture-short: build ## Some rounds of each kind.
+	$(SYSTEMTEST) -timeout 15m -run '^TestTorture$$' ./cmd/pailfs/systemtest
+	$(GO) test ./cmd/pailfs/systemtest/torture/...
+
+.PHONY: torture-sum
+torture-sum: ## Summarize the results in FILES in cmd/pailfs/systemtest/TORTURE.md.
+	$(GO) run ./cmd/pailfs/systemtest/torture/run -summary cmd/pailfs/systemtest/TORTURE.md $(or $(FILES),$(RESULTS))
 
 # One program for everything that the tests start, compiled as lint compiles it, so that CI does it once.
 KUBECP := cd deploy/sched/plugin && $(GO) build -ldflags '-s -w $(KUBE_VERSION)' -o $(CURDIR)/$(BIN)/kubecp ./e2e/kubecp
@@ -173,6 +206,12 @@ ci: test ## What .ci/run calls.
 
 $(LINT): .ci/tools/go.mod .ci/tools/go.sum
 	cd .ci/tools && $(GO) build -o bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(VULN): .ci/tools/go.mod .ci/tools/go.sum
+	cd .ci/tools && $(GO) build -o bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+
+$(SBOM): .ci/tools/sbom/go.mod .ci/tools/sbom/go.sum
+	cd .ci/tools/sbom && $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(CURDIR)/$(SBOM) github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
 $(HELM): .ci/tools/helm/go.mod .ci/tools/helm/go.sum
 	cd .ci/tools/helm && $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(HELM) helm.sh/helm/v3/cmd/helm
