@@ -61,6 +61,9 @@ func TestLossOfPowerLosesNothingThatIsIndexed(t *testing.T) {
 				c.Release(obj)
 			}
 		}
+		if round == 0 {
+			flush(t, c) // so that one round at least has something to lose
+		}
 		c.crash(t)
 		disk.losePower(rng)
 
