@@ -12,13 +12,10 @@ import (
 // goneSoon waits until SSD has nothing of obj.
 func goneSoon(t *testing.T, c *Cache, obj oss.Object) {
 	t.Helper()
-	for i := 0; c.Residency(obj) != (Residency{}); i++ {
-		if i > 1000 {
-			t.Fatalf("of what was dropped there is still %+v", c.Residency(obj))
-		}
+	waitUntil(t, "what was dropped is gone", func() bool {
 		c.ssd.crowded() // it looks every few seconds, and when it is asked to
-		time.Sleep(10 * time.Millisecond)
-	}
+		return c.Residency(obj) == (Residency{})
+	})
 }
 
 func TestDroppedObjectGoesWhenNobodyHasItOpen(t *testing.T) {
@@ -53,11 +50,13 @@ func TestDroppedObjectGoesWhenNobodyHasItOpen(t *testing.T) {
 	if !c.Whole(other) {
 		t.Error("another object went as well")
 	}
+	// It is counted once its file is gone, too.
+	waitUntil(t, "it is counted", func() bool { return c.ssd.metrics.outdated.Load() > 0 })
+	c.Drop(old) // it is not there
+	goneSoon(t, c, old)
 	if n := c.ssd.metrics.outdated.Load(); n != 1 {
 		t.Errorf("%d objects were counted", n)
 	}
-	c.Drop(old) // it is not there
-	goneSoon(t, c, old)
 }
 
 // What is held goes when it is held no longer, and what is wanted again stays.

@@ -102,6 +102,7 @@ func TestOpenObjectsAreNotEvicted(t *testing.T) {
 		checkRead(t, s, h, 0, 200_000)
 		_ = h.Close()
 	}
+	flush(t, c) // what is being written cannot go
 	if freed := c.MakeRoom(1 << 30); freed == 0 {
 		t.Error("MakeRoom freed nothing")
 	}

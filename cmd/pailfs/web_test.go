@@ -296,7 +296,8 @@ func TestHealthFailsWhenTheMountDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// notifySocket stands in for the service manager.
+// notifySocket stands in for the service manager, which reads at once: a socket takes no more
+// than ten messages that nobody has read, and whoever sends the next one waits.
 func notifySocket(t *testing.T) (path string, next func() string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "notify")
@@ -304,14 +305,27 @@ func notifySocket(t *testing.T) (path string, next func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	messages := make(chan string, 10_000) // more than are sent in all that time
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return // it was closed
+			}
+			messages <- string(buf[:n])
+		}
+	}()
 	t.Cleanup(func() { _ = c.Close() })
 	return path, func() string {
-		buf := make([]byte, 4096)
-		n, err := c.Read(buf)
-		if err != nil {
-			t.Fatal(err)
+		t.Helper()
+		select {
+		case m := <-messages:
+			return m
+		case <-time.After(patience):
+			t.Fatal("no message came")
+			return ""
 		}
-		return string(buf[:n])
 	}
 }
 
