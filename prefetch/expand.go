@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -37,8 +38,8 @@ func CheckPath(p string) error {
 
 // objectsOf finds the files that a path means to who, itself or all below it, and charges
 // them to a user, also where it fails.
-func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, uid uint32, name string) (*found, error) {
-	f := &found{ledger: p.cfg.Ledger, uid: uid}
+func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, payer budget.User, name string) (*found, error) {
+	f := &found{ledger: p.cfg.Ledger, payer: payer}
 	err := p.walk(ctx, who, name, func(_ string, x Found) error {
 		if x.Err != nil || x.Staged {
 			return x.Err

@@ -10,7 +10,7 @@ import (
 // user: one name can mean a bucket.
 type found struct {
 	ledger  *budget.Ledger
-	uid     uint32
+	payer   budget.User
 	objects []oss.Object
 	// extra is what was charged for them.
 	extra int64
@@ -20,7 +20,7 @@ type found struct {
 func (f *found) add(o oss.Object) error {
 	if len(f.objects) > 0 {
 		cost := session.ObjectCost + int64(len(o.Key))
-		if err := f.ledger.Take(f.uid, budget.Names, cost); err != nil {
+		if err := f.ledger.Take(f.payer, budget.Names, cost); err != nil {
 			return err
 		}
 		f.extra += cost

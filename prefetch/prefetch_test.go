@@ -19,6 +19,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -387,7 +388,7 @@ func FuzzDecodeSession(f *testing.F) {
 // openWarm begins a job.
 func openWarm(t *testing.T, p *Prefetcher, uid uint32, each bool) string {
 	t.Helper()
-	job, err := p.OpenWarm(uid, each)
+	job, err := p.OpenWarm(budget.User{UID: uid}, each)
 	if err != nil {
 		t.Fatal(err)
 	}

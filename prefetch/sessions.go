@@ -80,7 +80,7 @@ func (p *Prefetcher) mayOpen(key session.Key) error {
 	if known {
 		return nil
 	}
-	return p.cfg.Ledger.Check(key.UID, budget.Sessions, 1)
+	return p.cfg.Ledger.Check(key.User(), budget.Sessions, 1)
 }
 
 // afterLocked follows every call that may have given the book something to do.

@@ -72,6 +72,7 @@ type WarmProgress struct {
 type warmJob struct {
 	id      string
 	uid     uint32
+	payer   budget.User
 	each    bool
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -113,11 +114,11 @@ type warmFile struct {
 
 // OpenWarm begins a job. With each there is a result for every file of a folder. It fails
 // with a [budget.Exceeded] if the user has too many.
-func (p *Prefetcher) OpenWarm(uid uint32, each bool) (string, error) {
-	if err := p.cfg.Ledger.Take(uid, budget.Jobs, 1); err != nil {
+func (p *Prefetcher) OpenWarm(u budget.User, each bool) (string, error) {
+	if err := p.cfg.Ledger.Take(u, budget.Jobs, 1); err != nil {
 		return "", err
 	}
-	j := &warmJob{id: p.cfg.NewID(), uid: uid, each: each, asked: time.Now()}
+	j := &warmJob{id: p.cfg.NewID(), uid: u.UID, payer: u, each: each, asked: time.Now()}
 	j.ctx, j.cancel = context.WithCancel(p.base)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +264,7 @@ func (p *Prefetcher) CloseWarm(id string, uid uint32) error {
 func (p *Prefetcher) endWarmLocked(j *warmJob) {
 	j.cancel()
 	delete(p.mu.jobs, j.id)
-	p.cfg.Ledger.Give(j.uid, budget.Jobs, 1)
+	p.cfg.Ledger.Give(j.payer, budget.Jobs, 1)
 	p.mu.order = slices.DeleteFunc(p.mu.order, func(o *warmJob) bool { return o == j })
 	p.settleLocked()
 }

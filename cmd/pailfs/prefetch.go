@@ -11,6 +11,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -101,7 +102,7 @@ func (d *daemon) warmAtMount(paths []string) {
 // warmPaths brings paths into the cache and returns when that is done.
 func (d *daemon) warmPaths(ctx context.Context, paths []string) (progress prefetch.WarmProgress, err error) {
 	root := session.Root()
-	job, err := d.prefetch.OpenWarm(root.UID, false)
+	job, err := d.prefetch.OpenWarm(budget.User{UID: root.UID}, false)
 	if err != nil {
 		return progress, err
 	}

@@ -128,10 +128,14 @@ func (s *nodeStore) count(name string, size int64) {
 func onDisk(size int64) int64 { return max(1, (size+diskBlock-1)/diskBlock) * diskBlock }
 
 // name returns the name of the file of a session. A task's name may hold anything, so it
-// is a hash that the file has.
+// is a hash that the file has. Guests have files of their own.
 func (s *nodeStore) name(key session.Key) string {
 	sum := sha256.Sum256([]byte(key.Task))
-	return fmt.Sprintf("%s-%d-%d%s", hex.EncodeToString(sum[:12]), key.UID, key.Worker, sessionSuffix)
+	guest := ""
+	if key.Guest {
+		guest = "g"
+	}
+	return fmt.Sprintf("%s-%d%s-%d%s", hex.EncodeToString(sum[:12]), key.UID, guest, key.Worker, sessionSuffix)
 }
 
 func (s *nodeStore) path(key session.Key) string { return filepath.Join(s.dir, s.name(key)) }

@@ -7,7 +7,8 @@
 //
 // Of each kind there is a total, which bounds the daemon's memory whatever anybody does.
 // Root and the daemon's own user may take all of it, so that others cannot lock them out;
-// the others together three quarters. Of those one user may have at most half of what the
+// the others together three quarters. Who has the id of one of the two in a container is
+// none of them, but a guest. Of the three quarters one user may have at most half of what the
 // rest of them has left: alone three eighths of the total, and beside others who want all
 // they can get about as much as each of them. So whoever comes later still finds something.
 //

@@ -50,6 +50,14 @@ func DefaultLimits() Limits {
 	return Limits{Sessions: 1536, Names: 24 << 20, Calls: 2048, Requests: 8 << 20, Answers: 8 << 20, Jobs: 32}
 }
 
+// User is somebody to whom something is charged.
+type User struct {
+	UID uint32
+	// Guest says that the user is root or the daemon's own by its id alone, as root of a
+	// container is: it is charged as everybody else is, beside the user whose id it has.
+	Guest bool
+}
+
 // Ledger says who has how much of what. It is safe for concurrent use.
 type Ledger struct {
 	limits Limits
@@ -65,7 +73,7 @@ type Ledger struct {
 // what each of these has.
 type account struct {
 	used, others int64
-	users        map[uint32]int64
+	users        map[User]int64
 	refused      uint64
 }
 
@@ -74,7 +82,7 @@ type account struct {
 func New(limits Limits, owner uint32) *Ledger {
 	l := &Ledger{limits: limits, owner: owner}
 	for k := range l.mu.kinds {
-		l.mu.kinds[k].users = make(map[uint32]int64)
+		l.mu.kinds[k].users = make(map[User]int64)
 	}
 	return l
 }
@@ -83,47 +91,47 @@ func New(limits Limits, owner uint32) *Ledger {
 func Default() *Ledger { return New(DefaultLimits(), 0) }
 
 // Privileged reports whether a user may take all there is.
-func (l *Ledger) Privileged(uid uint32) bool { return uid == 0 || uid == l.owner }
+func (l *Ledger) Privileged(u User) bool { return !u.Guest && (u.UID == 0 || u.UID == l.owner) }
 
 // Take notes that a user takes n more of a kind, or returns an [*Exceeded] and notes
 // nothing.
-func (l *Ledger) Take(uid uint32, k Kind, n int64) error {
+func (l *Ledger) Take(u User, k Kind, n int64) error {
 	if n == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := &l.mu.kinds[k]
-	if err := l.check(a, uid, k, n); err != nil {
+	if err := l.check(a, u, k, n); err != nil {
 		return err
 	}
 	a.used += n
-	a.users[uid] += n
-	if !l.Privileged(uid) {
+	a.users[u] += n
+	if !l.Privileged(u) {
 		a.others += n
 	}
 	return nil
 }
 
 // Check returns the error that Take would return.
-func (l *Ledger) Check(uid uint32, k Kind, n int64) error {
+func (l *Ledger) Check(u User, k Kind, n int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.check(&l.mu.kinds[k], uid, k, n)
+	return l.check(&l.mu.kinds[k], u, k, n)
 }
 
-func (l *Ledger) check(a *account, uid uint32, k Kind, n int64) error {
-	left := l.left(a, uid, k)
+func (l *Ledger) check(a *account, u User, k Kind, n int64) error {
+	left := l.left(a, u, k)
 	if n <= left {
 		return nil
 	}
 	a.refused++
-	used := a.users[uid]
-	return &Exceeded{Kind: k, UID: uid, Used: used, Wanted: n, Limit: used + max(left, 0)}
+	used := a.users[u]
+	return &Exceeded{Kind: k, User: u, Used: used, Wanted: n, Limit: used + max(left, 0)}
 }
 
 // Give notes that a user gives n back that it took.
-func (l *Ledger) Give(uid uint32, k Kind, n int64) {
+func (l *Ledger) Give(u User, k Kind, n int64) {
 	if n == 0 {
 		return
 	}
@@ -131,30 +139,30 @@ func (l *Ledger) Give(uid uint32, k Kind, n int64) {
 	defer l.mu.Unlock()
 	a := &l.mu.kinds[k]
 	a.used -= n
-	if !l.Privileged(uid) {
+	if !l.Privileged(u) {
 		a.others -= n
 	}
-	if a.users[uid] -= n; a.users[uid] == 0 {
-		delete(a.users, uid)
+	if a.users[u] -= n; a.users[u] == 0 {
+		delete(a.users, u)
 	}
 }
 
 // Left returns how much a user may take of a kind now. It is never negative.
-func (l *Ledger) Left(uid uint32, k Kind) int64 {
+func (l *Ledger) Left(u User, k Kind) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(l.left(&l.mu.kinds[k], uid, k), 0)
+	return max(l.left(&l.mu.kinds[k], u, k), 0)
 }
 
 // left is Left, negative where a user has more than it may take now, because others came.
-func (l *Ledger) left(a *account, uid uint32, k Kind) int64 {
+func (l *Ledger) left(a *account, u User, k Kind) int64 {
 	total := l.limits[k]
 	left := total - a.used
-	if l.Privileged(uid) {
+	if l.Privileged(u) {
 		return left
 	}
 	shared := total / 4 * 3
-	own := a.users[uid]
+	own := a.users[u]
 	return min(left, shared-a.others, (shared-(a.others-own))/2-own)
 }
 
@@ -178,7 +186,7 @@ func (l *Ledger) Use(k Kind) Use {
 // Exceeded means that a user wanted more than it may have.
 type Exceeded struct {
 	Kind Kind
-	UID  uint32
+	User User
 	// Used is what it has, Wanted how much more it wanted, and Limit what it may have in
 	// all at present.
 	Used, Wanted, Limit int64
@@ -186,7 +194,10 @@ type Exceeded struct {
 
 // Error names the kind, the amounts, the limit and what can be done.
 func (e *Exceeded) Error() string {
-	k := &kinds[e.Kind]
-	return fmt.Sprintf("%s: user %d has %d%s and wants %d more, the limit for this user is %d at present: %s",
-		k.name, e.UID, e.Used, k.unit, e.Wanted, e.Limit, k.remedy)
+	k, guest := &kinds[e.Kind], ""
+	if e.User.Guest {
+		guest = ", which is not the daemon's own,"
+	}
+	return fmt.Sprintf("%s: user %d%s has %d%s and wants %d more, the limit for this user is %d at present: %s",
+		k.name, e.User.UID, guest, e.Used, k.unit, e.Wanted, e.Limit, k.remedy)
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"runtime/debug"
 	"time"
 
@@ -22,8 +23,11 @@ type call struct {
 
 	// doc is the whole answer document.
 	doc []byte
-	// reserved is what doc takes of the user's answers.
+	// reserved is what doc takes of the answers of keeper.
 	reserved int64
+	keeper   budget.User
+	// presumed says that nobody has looked yet whether the caller is a guest.
+	presumed bool
 	// attending is the number of ioctls that are being served for this call.
 	attending int
 	// forgotten says that the client cannot reach the call any more.
@@ -53,25 +57,33 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	// They are decoded now: the ioctl's buffer is not ours after the answer, while the
 	// method may run on.
 	do, prompt, size := method.prepare(caller, req.Params)
-	if !prompt || method.access == Owner {
-		caller.PID, caller.Groups = m.processOf(caller)
+	// To find out who it is costs more than a prompt method: until it is refused as a guest,
+	// a caller is presumed to be one.
+	presumed := prompt && method.access == Anyone && m.privileged(caller)
+	if presumed {
+		caller.Guest = true
+	} else if !prompt || method.access == Owner {
+		caller = m.known(caller)
 	}
 	if !m.mayCall(caller, method.access) {
 		m.log.Debug("control call refused", "method", req.Method, "uid", caller.UID, "pid", caller.PID)
 		return m.reject(Errorf(CodeRefused, "user %d may not call %s: only root and user %d may",
 			caller.UID, req.Method, m.cfg.OwnerUID))
 	}
-	if err := m.cfg.Ledger.Take(caller.UID, budget.Requests, size); err != nil {
-		return m.reject(errorOf(err))
+	c, callCtx, refusal := m.admit(caller, req.Method, size)
+	if presumed && errors.Is(refusal, &Error{Code: CodeOverQuota}) {
+		presumed = false
+		if caller = m.known(caller); !caller.Guest {
+			c, callCtx, refusal = m.admit(caller, req.Method, size)
+		}
 	}
-	c, callCtx, refusal := m.admit(caller, req.Method)
 	if refusal != nil {
-		m.cfg.Ledger.Give(caller.UID, budget.Requests, size)
-		return m.reject(refusal)
+		return m.reject(errorOf(refusal))
 	}
+	c.presumed = presumed
 	work := func() {
 		defer m.handlers.Done()
-		defer m.cfg.Ledger.Give(caller.UID, budget.Requests, size)
+		defer m.cfg.Ledger.Give(c.caller.user(), budget.Requests, size)
 		defer c.cancel()
 		m.run(callCtx, c, do)
 	}
@@ -81,6 +93,13 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 		go work()
 	}
 	return m.attend(ctx, c, 0)
+}
+
+// known returns a caller with its process and groups, and whether it is a guest.
+func (m *Mux) known(c Caller) Caller {
+	c.PID, c.Groups = m.processOf(c)
+	c.Guest = m.privileged(c) && !m.MayOwn(c)
+	return c
 }
 
 // processOf returns the caller's process and its groups, as far as they can be told. The
@@ -138,9 +157,10 @@ func (m *Mux) find(caller Caller, id cursor) *call {
 	return c
 }
 
-// admit makes a call if the limits allow one more. Its method must be run and
-// m.handlers.Done called after it; it is attended once already.
-func (m *Mux) admit(caller Caller, method string) (*call, context.Context, *Error) {
+// admit makes a call if the limits allow one more, whose parameters take size. Its method
+// must be run, and m.handlers.Done called and size given back after it; it is attended once
+// already.
+func (m *Mux) admit(caller Caller, method string, size int64) (*call, context.Context, error) {
 	c := &call{
 		cursor:    m.newCursor(),
 		caller:    caller,
@@ -153,7 +173,11 @@ func (m *Mux) admit(caller Caller, method string) (*call, context.Context, *Erro
 	if m.mu.closed {
 		return nil, nil, Errorf(CodeStopping, "the daemon is stopping")
 	}
-	if err := m.cfg.Ledger.Take(caller.UID, budget.Calls, 1); err != nil {
+	if err := m.cfg.Ledger.Take(caller.user(), budget.Calls, 1); err != nil {
+		return nil, nil, errorOf(err)
+	}
+	if err := m.cfg.Ledger.Take(caller.user(), budget.Requests, size); err != nil {
+		m.cfg.Ledger.Give(caller.user(), budget.Calls, 1)
 		return nil, nil, errorOf(err)
 	}
 	m.metrics.running.Inc()
@@ -192,16 +216,14 @@ func (m *Mux) mistake(c *call, reason any) ([]byte, Code) {
 
 // finish keeps the answer of c for whoever attends it.
 func (m *Mux) finish(c *call, doc []byte, code Code) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	// A small answer leaves with the ioctl that waits for it, so only large ones
 	// can be held for long; but it costs nothing to count them all.
-	if !c.forgotten {
-		if err := m.reserve(c, int64(len(doc))); err != nil {
-			code = CodeOverQuota
-			doc = errorDocument(Errorf(code, "%s was done, and its answer of %d bytes cannot be kept: %v", c.method, len(doc), err))
-		}
+	if err := m.reserve(c, int64(len(doc))); err != nil {
+		code = CodeOverQuota
+		doc = errorDocument(Errorf(code, "%s was done, and its answer of %d bytes cannot be kept: %v", c.method, len(doc), err))
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	c.doc = doc
 	m.metrics.calls.WithLabelValues(c.method, string(code)).Inc()
 	close(c.done)
@@ -316,9 +338,16 @@ func (m *Mux) forget(c *call) {
 	}
 }
 
-// reserve takes n bytes for the answer of c. m.mu must be held.
+// reserve takes n bytes for the answer of c, before anybody can see that it is done. It may
+// ask who the caller is, and waits for no lock of the mux.
 func (m *Mux) reserve(c *call, n int64) error {
-	if err := m.cfg.Ledger.Take(c.caller.UID, budget.Answers, n); err != nil {
+	c.keeper = c.caller.user()
+	err := m.cfg.Ledger.Take(c.keeper, budget.Answers, n)
+	if err != nil && c.presumed {
+		c.keeper = m.known(c.caller).user()
+		err = m.cfg.Ledger.Take(c.keeper, budget.Answers, n)
+	}
+	if err != nil {
 		return err
 	}
 	c.reserved = n
@@ -328,8 +357,8 @@ func (m *Mux) reserve(c *call, n int64) error {
 
 // release gives back what c holds of the user's calls and answers. m.mu must be held.
 func (m *Mux) release(c *call) {
-	m.cfg.Ledger.Give(c.caller.UID, budget.Calls, 1)
-	m.cfg.Ledger.Give(c.caller.UID, budget.Answers, c.reserved)
+	m.cfg.Ledger.Give(c.caller.user(), budget.Calls, 1)
+	m.cfg.Ledger.Give(c.keeper, budget.Answers, c.reserved)
 	m.metrics.running.Dec()
 	m.metrics.stored.Sub(float64(c.reserved))
 }

@@ -101,7 +101,7 @@ func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult,
 		}
 		task = path
 	}
-	got, err := l.p.Open(ctx, session.Key{UID: c.UID, Task: task, Worker: in.Worker}, session.Params{
+	got, err := l.p.Open(ctx, session.Key{UID: c.UID, Guest: c.Guest, Task: task, Worker: in.Worker}, session.Params{
 		Instance: in.Instance, Buffer: in.Buffer, DropOnRelease: in.DropOnRelease, Shared: in.Persistence != "",
 		Lease: time.Duration(in.Lease * float64(time.Second)), Who: c.Who(),
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -135,7 +136,7 @@ func (c *goldenCache) Stats() cache.Stats {
 func loaderMux(t *testing.T, m *Mux) (stop func()) {
 	t.Helper()
 	ids := 0
-	p, err := prefetch.New(prefetch.Config{Rights: goldenRights{}, NewID: func() string {
+	p, err := prefetch.New(prefetch.Config{Rights: goldenRights{}, Ledger: m.cfg.Ledger, NewID: func() string {
 		ids++
 		return fmt.Sprint("id-", ids)
 	}}, goldenTree{}, &goldenCache{there: map[oss.Object]bool{}}, nil, nil)
@@ -174,6 +175,59 @@ func scriptMux(t *testing.T, s *script) (m *Mux, stop func()) {
 		synctest.Wait()
 	}
 	return m, stop
+}
+
+func TestSessionsOfRootOfAContainerAreItsOwnAndChargedAsAnyOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMux(t, inContainers(map[budget.Kind]int64{budget.Sessions: 16, budget.Names: 256 << 10, budget.Jobs: 16}), nil)
+		stop := loaderMux(t, m)
+		defer stop()
+		guest, trusted := clientOf(m, Caller{TID: 4711}), clientOf(m, Caller{TID: 7})
+		open := func(c *Client, worker int) (got OpenResult, err error) {
+			return got, c.Call(t.Context(), "loader.open", OpenParams{Task: "task", Worker: worker, Buffer: 1000}, &got)
+		}
+		over := &Error{Code: CodeOverQuota}
+		first, err := open(guest, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out PreloadResult
+		paths := make([]string, 200)
+		for i := range paths {
+			paths[i] = fmt.Sprint(i)
+		}
+		if err := guest.Call(t.Context(), "loader.preload", PathsParams{Session: first.Session, Paths: paths}, &out); err != nil {
+			t.Fatal(err)
+		}
+		if out.Accepted > 96 || out.Accepted < 60 {
+			t.Errorf("%d names of 1 KiB were taken, three eighths of all are 96", out.Accepted)
+		}
+		opened := 1
+		for worker := 1; worker < 16; worker++ {
+			if _, err := open(guest, worker); err == nil {
+				opened++
+			} else if !errors.Is(err, over) {
+				t.Error(err)
+			}
+		}
+		if opened > 6 {
+			t.Errorf("%d of 16 sessions were opened, want no more than 6", opened)
+		}
+		jobs := 0
+		for guest.Call(t.Context(), "warm.open", nil, nil) == nil {
+			jobs++
+		}
+		if jobs != 6 {
+			t.Errorf("%d of 16 jobs were begun, want 6", jobs)
+		}
+		own, err := open(trusted, 0)
+		if err != nil || own.Session == first.Session || own.Adopted != 0 {
+			t.Errorf("root outside was given %+v, %v, the first of the container is %q", own, err, first.Session)
+		}
+		if err := trusted.Call(t.Context(), "loader.preload", PathsParams{Session: own.Session, Paths: paths[:80]}, &out); err != nil || out.Accepted != 80 {
+			t.Errorf("root outside announces %+v, %v", out, err)
+		}
+	})
 }
 
 func TestPathsAreThoseOfTheDirectoryThatWasOpened(t *testing.T) {

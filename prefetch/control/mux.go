@@ -32,7 +32,13 @@ type Caller struct {
 	TID uint32 `json:"-"`
 	// Groups are its supplementary groups, as far as PID is known.
 	Groups session.Groups `json:"-"`
+	// Guest says that it has the id of root or of the daemon's own user and is not
+	// trusted as they are; the mux says so of every caller of a method that is not prompt.
+	Guest bool `json:"-"`
 }
+
+// user returns who is charged for what c makes the daemon keep.
+func (c Caller) user() budget.User { return budget.User{UID: c.UID, Guest: c.Guest} }
 
 // Who returns on whose behalf a method works that c calls.
 func (c Caller) Who() session.Who { return session.As(c.UID, c.GID, c.Groups, c.Dir) }
@@ -57,8 +63,8 @@ type MuxConfig struct {
 	// OwnerUID is the user that, beside root, may call [Owner] methods: the
 	// daemon's own.
 	OwnerUID uint32
-	// Trusted, if set, is asked beside whether a caller may call [Owner] methods:
-	// root of a container is root, but not the daemon's.
+	// Trusted, if set, is asked beside whether a caller may call [Owner] methods, and is
+	// charged as the owner is: root of a container is root, but not the daemon's.
 	Trusted func(Caller) bool
 	// ProcessOf, if set, tells the process of a thread and its supplementary groups. It
 	// may take longer than a method that is prompt.

@@ -497,6 +497,73 @@ func TestStrangersCannotLockTheOwnerOut(t *testing.T) {
 	})
 }
 
+// inContainers returns the configuration of a mux that trusts those processes alone whose
+// number is below 1000, and finds the process of thread N to be N.
+func inContainers(small map[budget.Kind]int64) MuxConfig {
+	return MuxConfig{
+		Ledger:    limited(small),
+		Trusted:   func(c Caller) bool { return c.PID < 1000 },
+		ProcessOf: func(tid uint32) (uint32, []uint32) { return tid, nil },
+	}
+}
+
+func TestRootOfAContainerCannotLockTheOwnerOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, uid := range []uint32{root.UID, owner.UID} {
+			m := newTestMux(t, inContainers(map[budget.Kind]int64{budget.Calls: 16, budget.Requests: 1600}), nil)
+			prompt := func(context.Context, Caller, map[string]any) (struct{}, error) { return struct{}{}, nil }
+			HandlePrompt(m, "prompt", Anyone, nil, prompt)
+			guest, trusted := Caller{UID: uid, TID: 4711}, Caller{UID: uid, TID: 7}
+			var held []cursor
+			for range 16 {
+				a := exchange(t, m, guest, callFrame("sleep", `{"milliseconds":3600000}`))
+				if a.kind == kindWait {
+					held = append(held, a.cursor)
+				} else if !strings.Contains(string(a.payload), string(CodeOverQuota)) {
+					t.Errorf("refused with %s", a.payload)
+				}
+			}
+			if len(held) != 6 {
+				t.Errorf("user %d of a container holds %d of 16 calls, want 6 as any other", uid, len(held))
+			}
+			if a := exchange(t, m, guest, callFrame("prompt", "")); !strings.Contains(string(a.payload), string(CodeOverQuota)) {
+				t.Errorf("user %d of a container may call on: %s", uid, a.payload)
+			}
+			for _, method := range []string{"echo", "prompt", "secret"} {
+				if a := exchange(t, m, trusted, callFrame(method, "")); strings.Contains(string(a.payload), "error") {
+					t.Errorf("user %d outside cannot call %s: %s", uid, method, a.payload)
+				}
+			}
+			for _, at := range held {
+				exchange(t, m, guest, frame{kind: kindDrop, cursor: at})
+			}
+			synctest.Wait()
+			assertNothingHeld(t, m)
+			_ = m.Close()
+		}
+	})
+}
+
+func TestRootOfAContainerLeavesRoomForAnswersOfTheOwner(t *testing.T) {
+	m := newTestMux(t, inContainers(map[budget.Kind]int64{budget.Answers: 160_000}), nil)
+	HandlePrompt(m, "prompt", Anyone, nil, func(_ context.Context, _ Caller, p bigParams) (string, error) {
+		return strings.Repeat("x", p.Bytes), nil
+	})
+	for i, refused := range []bool{false, true, true} {
+		a := exchange(t, m, Caller{TID: 4711}, callFrame("big", `{"bytes":50000}`))
+		if got := strings.Contains(string(a.payload), string(CodeOverQuota)); got != refused {
+			t.Errorf("answer %d of root of a container: refused %v, want %v", i, got, refused)
+		}
+	}
+	for _, method := range []string{"big", "prompt"} {
+		a := exchange(t, m, Caller{TID: 7}, callFrame(method, `{"bytes":100000}`))
+		if a.kind != kindMore {
+			t.Errorf("root outside gets no answer of %s: %s", method, a.payload)
+		}
+		exchange(t, m, Caller{TID: 7}, frame{kind: kindDrop, cursor: a.cursor})
+	}
+}
+
 func TestHeldAnswersAreBounded(t *testing.T) {
 	m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Answers: 128_000})}, nil)
 	if a := exchange(t, m, stranger, callFrame("big", `{"bytes":40000}`)); a.kind != kindMore {

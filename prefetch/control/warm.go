@@ -19,7 +19,7 @@ type WarmOpenResult struct {
 }
 
 func (l *loader) warmOpen(_ context.Context, c Caller, in WarmOpenParams) (WarmOpenResult, error) {
-	job, err := l.p.OpenWarm(c.UID, in.Each)
+	job, err := l.p.OpenWarm(c.user(), in.Each)
 	return WarmOpenResult{job}, answerOf(err)
 }
 

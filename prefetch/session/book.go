@@ -49,7 +49,13 @@ type Key struct {
 	Task string `json:"task"`
 	// Worker is the worker's rank on this node.
 	Worker int `json:"worker"`
+	// Guest says that the user has the id of root or of the daemon's own user, and is not
+	// trusted as they are, see [budget.User].
+	Guest bool `json:"guest,omitempty"`
 }
+
+// User returns who is charged for the session.
+func (k Key) User() budget.User { return budget.User{UID: k.UID, Guest: k.Guest} }
 
 // Params are what a client says when it opens a session.
 type Params struct {
@@ -162,11 +168,11 @@ func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted in
 
 // add makes a session, and charges it. [Book.end] gives that back.
 func (b *Book) add(id ID, key Key) (*session, error) {
-	if err := b.cfg.Ledger.Take(key.UID, budget.Sessions, 1); err != nil {
+	if err := b.cfg.Ledger.Take(key.User(), budget.Sessions, 1); err != nil {
 		return nil, err
 	}
-	if err := b.cfg.Ledger.Take(key.UID, budget.Names, sessionCost); err != nil {
-		b.cfg.Ledger.Give(key.UID, budget.Sessions, 1)
+	if err := b.cfg.Ledger.Take(key.User(), budget.Names, sessionCost); err != nil {
+		b.cfg.Ledger.Give(key.User(), budget.Sessions, 1)
 		return nil, err
 	}
 	s := &session{id: id, key: key, streams: make(map[int]*stream), folders: make(map[*folder]int)}
@@ -229,8 +235,8 @@ func (b *Book) end(s *session) (released int) {
 	delete(b.sessions, s.id)
 	delete(b.byKey, s.key)
 	b.dirty[s.key] = true
-	b.cfg.Ledger.Give(s.key.UID, budget.Names, sessionCost+streamCost*int64(len(s.streams)))
-	b.cfg.Ledger.Give(s.key.UID, budget.Sessions, 1)
+	b.cfg.Ledger.Give(s.key.User(), budget.Names, sessionCost+streamCost*int64(len(s.streams)))
+	b.cfg.Ledger.Give(s.key.User(), budget.Sessions, 1)
 	return released
 }
 
@@ -385,7 +391,7 @@ func (b *Book) quota(st *stream) int {
 		free = min(free, files(b.cfg.Budget-b.charged))
 		buffer = files(b.cfg.Budget)
 	}
-	names := int(b.cfg.Ledger.Left(st.session.key.UID, budget.Names) / (nameCost + usualName))
+	names := int(b.cfg.Ledger.Left(st.session.key.User(), budget.Names) / (nameCost + usualName))
 	free, buffer = min(free, names), min(buffer, st.outstanding+names)
 	if st.full && free < max(1, buffer/10) {
 		free = 0
@@ -441,7 +447,7 @@ func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool
 	}
 	e := b.entries[n]
 	if e == nil {
-		e = &Entry{name: n, payer: st.session.key.UID}
+		e = &Entry{name: n, payer: st.session.key.User()}
 		b.entries[n] = e
 	}
 	n = e.name // one text for all
@@ -499,7 +505,7 @@ func (b *Book) remove(h *holder) {
 func (b *Book) stream(s *session, index int) (*stream, error) {
 	st := s.streams[index]
 	if st == nil {
-		if err := b.cfg.Ledger.Take(s.key.UID, budget.Names, streamCost); err != nil {
+		if err := b.cfg.Ledger.Take(s.key.User(), budget.Names, streamCost); err != nil {
 			return nil, err
 		}
 		st = &stream{session: s, index: index, holders: make(map[use]*holder)}
@@ -535,7 +541,7 @@ type Entry struct {
 	state   State
 	holders []*holder
 	// payer is who is charged for extra, the objects beyond the first, in bytes of memory.
-	payer uint32
+	payer budget.User
 	extra int64
 	// cost is what it is charged when it is fetched, charge what it is charged now,
 	// and charger the session that it is charged to.
@@ -560,7 +566,7 @@ func (e *Entry) Who() Who {
 }
 
 // Payer returns the user who is charged for what the entry means.
-func (e *Entry) Payer() uint32 { return e.payer }
+func (e *Entry) Payer() budget.User { return e.payer }
 
 // add makes h one of the holders, remove none.
 func (e *Entry) add(h *holder) {

@@ -68,7 +68,7 @@ func (b *Book) enter(s *session, path string) (name, error) {
 	if f == nil || s.folders[f] == 0 {
 		cost += folderCost + int64(len(in))
 	}
-	if err := b.cfg.Ledger.Take(s.key.UID, budget.Names, cost); err != nil {
+	if err := b.cfg.Ledger.Take(s.key.User(), budget.Names, cost); err != nil {
 		return name{}, err
 	}
 	// What was cut out of a request would keep the whole of it.
@@ -92,5 +92,5 @@ func (b *Book) leave(s *session, n name) {
 			delete(b.folders, n.in.folderKey)
 		}
 	}
-	b.cfg.Ledger.Give(s.key.UID, budget.Names, cost)
+	b.cfg.Ledger.Give(s.key.User(), budget.Names, cost)
 }
