@@ -33,6 +33,5 @@
 // rename, so that whoever has it open in the kernel sees one file throughout.
 //
 // The package keeps no dirty data and no names, and its content may vanish at any
-// time. FORMAT.md describes what lies on disk, DESIGN.md why things are as they
-// are.
+// time. FORMAT.md describes what lies on disk.
 package cache

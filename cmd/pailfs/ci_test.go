@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -141,36 +139,5 @@ func TestDistributionIsReproducible(t *testing.T) {
 	}
 	if out, err := exec.Command(ciScript(t, "dist"), bin, t.TempDir(), "v").CombinedOutput(); err == nil || !strings.Contains(string(out), "make build") {
 		t.Errorf("without a program: %v: %s", err, out)
-	}
-}
-
-// SECURITY.md names tests that exist.
-func TestSecurityPromisesNameTheirTests(t *testing.T) {
-	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var source strings.Builder
-	for _, pattern := range []string{"*_test.go", "../../oss/*_test.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source.Write(content)
-		}
-	}
-	named := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1)
-	if len(named) < 8 {
-		t.Errorf("%d tests are named", len(named))
-	}
-	for _, m := range named {
-		if !strings.Contains(source.String(), fmt.Sprintf("func %s(t *testing.T)", m[1])) {
-			t.Errorf("%s does not exist", m[1])
-		}
 	}
 }

@@ -17,7 +17,8 @@
 // begin, publisher.go carries them out): an upload of a staged file, a copy of an
 // object that was renamed, a deletion. Large files are sent while they are written
 // (early.go). Before a key is changed it is compared with
-// what was last seen there; what somebody else has put there stays (conflict.go).
+// what was last seen there; what somebody else has put there stays (publisher.go,
+// conflicting).
 // A file that was published is handed to the cache, and its name is forgotten when
 // the base tree shows it (settle.go).
 //

@@ -2,7 +2,7 @@
 //
 // The fields of [Config] and their tags are the single source for the command
 // line, the environment, the configuration file, the defaults and
-// CONFIGURATION.md. [Load] lays the four layers over one another (flag over
+// cmd/pailfs/CONFIGURATION.md. [Load] lays the four layers over one another (flag over
 // environment over file over default) and remembers which layer each value came
 // from. A value is taken as it was written or refused with an error that names
 // the setting, the value, where it was written and what to write instead; none is
