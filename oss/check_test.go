@@ -3,6 +3,7 @@ package oss_test
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -162,8 +163,7 @@ func TestCheckHonoursItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := openClient(t, oss.Config{Endpoint: "http://127.0.0.1:1", Bucket: "bucket"})
-	began := time.Now()
-	if _, err := c.Check(ctx, ""); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := c.Check(ctx, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("Check of a cancelled context: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -278,16 +279,23 @@ func (c *controlPlane) memory(t *testing.T, name string) int64 {
 	return 0
 }
 
-// freePorts returns ports that nobody listens on.
+// freePorts returns ports that nobody listens on, below those that the system gives to
+// connections: some of them are listened on much later.
 func freePorts(n int) ([]int, error) {
+	const first, end = 20_000, 32_768
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	var failed error
+	for range 1000 {
+		if len(ports) == n {
+			return ports, nil
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+mathrand.IntN(end-first)))
 		if err != nil {
-			return nil, err
+			failed = err
+			continue
 		}
 		defer l.Close()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	return ports, nil
+	return nil, failed
 }
