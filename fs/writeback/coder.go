@@ -126,6 +126,14 @@ func (c *coder) object(v *oss.Object) {
 	}
 }
 
+func (c *coder) attrs(v *attributes) {
+	c.uint32(&v.Mode)
+	c.uint32(&v.UID)
+	c.uint32(&v.GID)
+	c.int(&v.Mtime)
+	c.bool(&v.Set)
+}
+
 func (c *coder) fail() {
 	if c.err == nil {
 		c.err = errShort

@@ -8,16 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
-
-// dirMode is the type of a directory in a mode.
-const dirMode = 0o040000
 
 // dirAttr are the attributes that a directory was given, and those that its marker has.
 type dirAttr struct{ Attr, Pub attributes }
@@ -36,7 +32,7 @@ type dirAttrRecord struct {
 func (*dirAttrRecord) kind() recordKind { return kindDirAttr }
 func (r *dirAttrRecord) walk(c *coder) {
 	r.At.walk(c)
-	r.Attr.walk(c)
+	c.attrs(&r.Attr)
 	c.int(&r.Time)
 }
 
@@ -69,46 +65,11 @@ type snapDirAttr struct {
 func (*snapDirAttr) kind() recordKind { return kindSnapDirAttr }
 func (r *snapDirAttr) walk(c *coder) {
 	c.string(&r.Key)
-	r.State.Attr.walk(c)
-	r.State.Pub.walk(c)
+	c.attrs(&r.State.Attr)
+	c.attrs(&r.State.Pub)
 }
 
 func (r *snapDirAttr) apply(st *state) { st.Dirs[r.Key] = r.State }
-
-// known returns a as the base tree would tell it, nil if it says nothing.
-func (a attributes) known() *manifest.Attr {
-	if !a.Set && a.Mtime == 0 {
-		return nil
-	}
-	k := &manifest.Attr{}
-	if a.Set {
-		k.Mode, k.UID, k.GID = a.Mode, a.UID, a.GID
-		k.Known = manifest.AttrMode | manifest.AttrUID | manifest.AttrGID
-	}
-	if a.Mtime != 0 {
-		k.MTime = time.Unix(0, a.Mtime).UTC()
-		k.Known |= manifest.AttrMTime
-	}
-	return k
-}
-
-// dirMeta returns what the user metadata of a directory's marker is, over what it had
-// before.
-func (a attributes) dirMeta(before map[string]string) map[string]string {
-	m := maps.Clone(before)
-	if m == nil {
-		m = make(map[string]string)
-	}
-	if a.Set {
-		m[metaMode] = strconv.FormatUint(uint64(dirMode|a.Mode&0o7777), 10)
-		m[metaUID] = strconv.FormatUint(uint64(a.UID), 10)
-		m[metaGID] = strconv.FormatUint(uint64(a.GID), 10)
-	}
-	if a.Mtime != 0 {
-		setMtime(m, a.Mtime)
-	}
-	return m
-}
 
 // SetDirAttr changes attributes of a directory, which its marker object keeps. Mode, owner
 // and group are given together. Without Config.Attrs it is ENOTSUP.

@@ -209,14 +209,6 @@ func (p *place) walk(c *coder) {
 	c.object(&p.Base)
 }
 
-func (a *attributes) walk(c *coder) {
-	c.uint32(&a.Mode)
-	c.uint32(&a.UID)
-	c.uint32(&a.GID)
-	c.int(&a.Mtime)
-	c.bool(&a.Set)
-}
-
 // identityRecord is the first record of a journal.
 type identityRecord struct{ Identity identity }
 
@@ -280,7 +272,7 @@ func (r *createdRecord) walk(c *coder) {
 	c.uint(&r.File)
 	r.At.walk(c)
 	c.bool(&r.Symlink)
-	r.Attr.walk(c)
+	c.attrs(&r.Attr)
 }
 
 // openedRecord makes a file of an object of the base tree.
@@ -296,7 +288,7 @@ func (r *openedRecord) walk(c *coder) {
 	c.uint(&r.File)
 	r.At.walk(c)
 	c.bool(&r.Symlink)
-	r.Attr.walk(c)
+	c.attrs(&r.Attr)
 }
 
 // takenRecord turns the content from an object to the staged file.
@@ -382,7 +374,7 @@ type attrRecord struct {
 func (*attrRecord) kind() recordKind { return kindAttr }
 func (r *attrRecord) walk(c *coder) {
 	c.uint(&r.File)
-	r.Attr.walk(c)
+	c.attrs(&r.Attr)
 	c.int(&r.Stamp)
 	c.int(&r.At)
 }
@@ -438,4 +430,12 @@ func (*removedDirRecord) kind() recordKind { return kindRemovedDir }
 func (r *removedDirRecord) walk(c *coder) {
 	r.At.walk(c)
 	c.int(&r.Time)
+}
+
+// oneOf returns the record that is all of them.
+func oneOf(records []record) record {
+	if len(records) == 1 {
+		return records[0]
+	}
+	return &groupRecord{Records: records}
 }

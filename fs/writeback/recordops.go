@@ -188,8 +188,8 @@ func (f *fileState) walk(c *coder) {
 	c.uint(&f.PubGen)
 	c.object(&f.Published)
 	c.uint(&f.PubCRC)
-	f.Attr.walk(c)
-	f.PubAttr.walk(c)
+	c.attrs(&f.Attr)
+	c.attrs(&f.PubAttr)
 }
 
 type snapName struct {

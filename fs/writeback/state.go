@@ -78,15 +78,6 @@ type fileState struct {
 	XAttrs *fileXAttrs
 }
 
-// attributes are what a file has beside its content. Mtime is in nanoseconds since
-// 1970; 0 says that it is that of the content.
-type attributes struct {
-	Mode, UID, GID uint32
-	Mtime          int64
-	// Set says that mode and owner were given, not assumed.
-	Set bool
-}
-
 // opKind is what an operation does to its key.
 type opKind uint8
 

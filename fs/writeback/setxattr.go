@@ -1,0 +1,163 @@
+package writeback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
+)
+
+// xattrRecord gives extended attributes to a file. If Known, its object has them already.
+type xattrRecord struct {
+	File  fileID
+	Value string
+	Known bool
+	At    int64
+}
+
+func (*xattrRecord) kind() recordKind { return kindXAttr }
+func (r *xattrRecord) walk(c *coder) {
+	c.uint(&r.File)
+	c.string(&r.Value)
+	c.bool(&r.Known)
+	c.int(&r.At)
+}
+
+func (r *xattrRecord) apply(st *state) {
+	f := st.Files[r.File]
+	if f == nil {
+		return
+	}
+	x := &fileXAttrs{Given: r.Value}
+	switch {
+	case r.Known:
+		x.Pub = r.Value
+	case f.XAttrs != nil:
+		x.Pub = f.XAttrs.Pub
+	}
+	if f.XAttrs = x; !r.Known {
+		st.describeAgain(f, r.At)
+	}
+}
+
+// snapXAttrs are those of one file as compaction writes them.
+type snapXAttrs struct {
+	File   fileID
+	XAttrs fileXAttrs
+}
+
+func (*snapXAttrs) kind() recordKind { return kindSnapXAttrs }
+func (r *snapXAttrs) walk(c *coder) {
+	c.uint(&r.File)
+	c.string(&r.XAttrs.Given)
+	c.string(&r.XAttrs.Pub)
+}
+
+func (r *snapXAttrs) apply(st *state) {
+	if f := st.Files[r.File]; f != nil {
+		f.XAttrs = &r.XAttrs
+	}
+}
+
+// with returns the records that make a file of an object with the extended attributes that
+// its metadata has. They are one change.
+func (r *openedRecord) with(xattrs string) []record {
+	if xattrs == "" {
+		return []record{r}
+	}
+	return []record{r, &xattrRecord{File: r.File, Value: xattrs, Known: true}}
+}
+
+// setXAttr changes an extended attribute of f. f.committing is held.
+func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
+	switch {
+	case len(change.Value) > maxXAttr:
+		return syscall.E2BIG
+	case !utf8.ValidString(change.Name):
+		return syscall.EILSEQ // JSON has no such string
+	}
+	st := f.state()
+	if st.ID == 0 {
+		return syscall.ESTALE
+	}
+	if st.Symlink {
+		return syscall.EPERM
+	}
+	asked := f.meta == nil
+	meta, err := s.metaOf(ctx, f, &st)
+	if err != nil {
+		return err
+	}
+	before, known := st.XAttrs.given()
+	if !known || asked && meta != nil && !st.XAttrs.changed() {
+		// What is remembered of the object may be older than what it has.
+		before = meta[manifest.MetaXAttr]
+	}
+	value, err := change.apply(before)
+	if err != nil {
+		return err
+	}
+	size := attrRoom
+	for name, value := range (&fileXAttrs{Given: value}).meta(maps.Clone(meta)) {
+		switch name {
+		case metaMode, metaUID, metaGID, metaMtime, metaNanos:
+		default:
+			size += len(metaPrefix) + len(name) + len(value)
+		}
+	}
+	if size > maxMeta && len(value) > len(before) {
+		return syscall.ENOSPC
+	}
+	if value == before {
+		return nil
+	}
+	s.mu.Lock()
+	if s.mu.Files[f.id] == nil {
+		s.mu.Unlock()
+		return syscall.ESTALE
+	}
+	var records []record
+	if had, _ := st.XAttrs.given(); before != had {
+		// The journal of an older version did not say what the object has, or somebody else
+		// has changed it.
+		records = append(records, &xattrRecord{File: f.id, Value: before, Known: true})
+	}
+	pos := s.record(oneOf(append(records, &xattrRecord{File: f.id, Value: value, At: now()})))
+	s.mu.Unlock()
+	return s.journal.write(pos)
+}
+
+// metaOf returns the metadata that the object of f has, as far as it goes along with what
+// is made of it. f.committing is held.
+func (s *Space) metaOf(ctx context.Context, f *File, st *fileState) (map[string]string, error) {
+	from := st.described()
+	if from.ETag == "" || f.meta != nil {
+		return f.meta, nil
+	}
+	info, err := s.bucket.Head(ctx, from.Key)
+	switch same := sameBytes(info.Object, from); {
+	case errors.Is(err, oss.ErrNotFound), err == nil && !same && from.Key != st.Key:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("ask for the metadata of %q: %w", from.Key, err)
+	case !same:
+		// A publication of ours has just come there, or meets what somebody else has put.
+		return info.Meta, nil
+	}
+	if f.meta = info.Meta; f.meta == nil {
+		f.meta = make(map[string]string)
+	}
+	return f.meta, nil
+}
+
+// XAttrs returns the extended attributes that f was given, or its object had, as metadata
+// has them; not ok if there were none.
+func (f *File) XAttrs() (text string, ok bool) {
+	st := f.known()
+	return st.XAttrs.given()
+}
