@@ -261,7 +261,7 @@ func (r *doneRecord) apply(st *state) {
 	}
 	f.PubGen, f.Published, f.PubCRC = op.Gen, r.Object, r.CRC
 	if k.Pending == 0 {
-		f.PubAttr, f.XAttrs = f.Attr, f.XAttrs.published()
+		f.PubAttr, f.XAttrs = f.Attr, f.XAttrs.Published()
 	}
 	if !f.Staged && f.Gen == op.Gen {
 		f.Object = r.Object
@@ -438,7 +438,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	case kind == opMarker && known && k.present() && !st.Dirs[key].changed():
 		return
 	}
-	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object.Same(k.Remote) && f.Attr == f.PubAttr && !f.XAttrs.changed() {
+	if f := st.Files[file]; kind == opPut && known && !f.Staged && f.Object.Same(k.Remote) && f.Attr == f.PubAttr && !f.XAttrs.Changed() {
 		// It is there already.
 		return
 	}

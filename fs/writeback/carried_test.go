@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -92,9 +93,9 @@ func TestExtendedAttributesLeaveRoomForTheOthers(t *testing.T) {
 		w.drain()
 		size := 0
 		for name, value := range w.metaAt("p/plain") {
-			size += len(metaPrefix) + len(name) + len(value)
+			size += len("x-oss-meta-") + len(name) + len(value)
 		}
-		if size > maxMeta || size < maxMeta-200 {
+		if size > attrs.MaxSize || size < attrs.MaxSize-200 {
 			t.Errorf("the metadata has %d bytes", size)
 		}
 		w.stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -126,7 +127,7 @@ func (c *coder) object(v *oss.Object) {
 	}
 }
 
-func (c *coder) attrs(v *attributes) {
+func (c *coder) attrs(v *attrs.Attrs) {
 	c.uint32(&v.Mode)
 	c.uint32(&v.UID)
 	c.uint32(&v.GID)

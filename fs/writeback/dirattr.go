@@ -11,12 +11,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
 
 // dirAttr are the attributes that a directory was given, and those that its marker has.
-type dirAttr struct{ Attr, Pub attributes }
+type dirAttr struct{ Attr, Pub attrs.Attrs }
 
 // changed says that the marker is to be told.
 func (d dirAttr) changed() bool { return d.Attr != d.Pub }
@@ -25,7 +26,7 @@ func (d dirAttr) changed() bool { return d.Attr != d.Pub }
 // ours.
 type dirAttrRecord struct {
 	At   place
-	Attr attributes
+	Attr attrs.Attrs
 	Time int64
 }
 
@@ -94,9 +95,9 @@ func (s *Space) SetDirAttr(ctx context.Context, dir, base string, a SetAttr) err
 	if d, given := s.mu.Dirs[n.Key]; known && given {
 		r.Attr = d.Attr
 	} else if e.Attr != nil {
-		r.Attr = attributesOf(e.Attr)
+		r.Attr = attrs.Of(e.Attr)
 	}
-	r.Attr = r.Attr.with(a)
+	r.Attr = a.ofDir(r.Attr)
 	pos := s.record(r)
 	s.mu.Unlock()
 	wake(s.publishNow)
@@ -104,8 +105,8 @@ func (s *Space) SetDirAttr(ctx context.Context, dir, base string, a SetAttr) err
 	return s.journal.write(pos)
 }
 
-// with returns a after a change of those of a directory.
-func (a attributes) with(change SetAttr) attributes {
+// ofDir returns a after a change of those of a directory.
+func (change *SetAttr) ofDir(a attrs.Attrs) attrs.Attrs {
 	if change.Mode != nil && change.UID != nil && change.GID != nil {
 		a.Mode, a.UID, a.GID, a.Set = *change.Mode&0o7777, *change.UID, *change.GID, true
 	}
@@ -120,14 +121,14 @@ func (s *Space) shows(n name, e *manifest.Entry) bool {
 	s.mu.Lock()
 	a := s.mu.Dirs[n.Key].Attr
 	s.mu.Unlock()
-	if a == (attributes{}) {
+	if a == (attrs.Attrs{}) {
 		return true
 	}
 	if e.Attr == nil {
 		return false
 	}
 	// The metadata has seconds.
-	there := attributesOf(e.Attr)
+	there := attrs.Of(e.Attr)
 	there.Mtime, a.Mtime = there.Mtime/int64(time.Second), a.Mtime/int64(time.Second)
 	return there == a
 }
@@ -162,10 +163,10 @@ func (s *Space) publishMarker(ctx context.Context, op operation) error {
 }
 
 // putMarker makes the marker at key, where there is what there says.
-func (s *Space) putMarker(ctx context.Context, key string, a attributes, given bool, there oss.Info) error {
+func (s *Space) putMarker(ctx context.Context, key string, a attrs.Attrs, given bool, there oss.Info) error {
 	o := oss.PutOptions{ForbidOverwrite: true, RoughTime: true}
 	if given {
-		o.Meta = a.dirMeta(there.Meta)
+		o.Meta = a.DirMeta(there.Meta)
 	}
 	switch {
 	case there.ETag == "":

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -107,7 +108,7 @@ func TestDirectoryHasItsAttributesFromTheBeginning(t *testing.T) {
 		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{Mode: &mode, UID: &owner, GID: &owner, Mtime: &made}); err != nil {
 			t.Fatal(err)
 		}
-		want := attributes{Mode: mode, UID: owner, GID: owner, Mtime: made.UnixNano(), Set: true}
+		want := attrs.Attrs{Mode: mode, UID: owner, GID: owner, Mtime: made.UnixNano(), Set: true}
 		st, there := newState(), false
 		if _, _, err := replay(w.space.journal.file, w.space.journal.size(), func(r record, _ int64) error {
 			st.apply(r)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -87,7 +88,7 @@ func (s *Space) withFile(ctx context.Context, dir, base string, do func(f *File)
 
 // claim makes a file of an entry of the base tree.
 func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File, error) {
-	var a attributes
+	var a attrs.Attrs
 	xattrs := ""
 	symlink := e.LinkFile()
 	if e.Kind == manifest.Symlink && !symlink {
@@ -97,13 +98,13 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 	switch {
 	case !s.cfg.Attrs:
 	case e.Attr != nil:
-		a, xattrs = attributesOf(e.Attr), manifest.XAttrs(e.Attr)
+		a, xattrs = attrs.Of(e.Attr), manifest.XAttrs(e.Attr)
 	default:
 		info, err := s.bucket.Head(ctx, e.Object.Key)
 		switch {
 		case err == nil && info.Same(e.Object):
-			a, xattrs = parseAttributes(info.Meta), info.Meta[manifest.MetaXAttr]
-			symlink = isLink(info.Meta)
+			a, xattrs = attrs.Parse(info.Meta), info.Meta[manifest.MetaXAttr]
+			symlink = attrs.IsLink(info.Meta)
 		case err == nil || errors.Is(err, oss.ErrNotFound):
 			s.renew(dir, e.Name)
 			return nil, syscall.ESTALE

@@ -82,7 +82,7 @@ func (s *Space) entry(dir, base string) (e Entry, known bool, err error) {
 func (s *Space) entryOf(base string, n name) Entry {
 	e := Entry{Entry: manifest.Entry{Name: base, Kind: manifest.Directory, Object: oss.Object{Key: n.Key}, Cursor: cursorOf(n.Key)}}
 	if n.Kind == nameDirectory {
-		e.Attr = s.mu.Dirs[n.Key].Attr.known()
+		e.Attr = s.mu.Dirs[n.Key].Attr.Known()
 		return e
 	}
 	f := s.mu.Files[n.File]

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -30,8 +31,8 @@ type prepared struct {
 	opens  int64
 	crc    uint64
 	// attr, xattrs and stamp are in the metadata, the stamp unless it is timeless.
-	attr     attributes
-	xattrs   *fileXAttrs
+	attr     attrs.Attrs
+	xattrs   *attrs.XAttrs
 	stamp    int64
 	timeless bool
 }
@@ -51,7 +52,7 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 		s.mu.prepared--
 	}
 	s.mu.Unlock()
-	if p == nil || p.gen != snap.state.Gen || p.opens != snap.opens || p.attr != snap.state.Attr || !p.xattrs.same(snap.state.XAttrs) || p.stamp != snap.state.Stamp || !snap.sealed {
+	if p == nil || p.gen != snap.state.Gen || p.opens != snap.opens || p.attr != snap.state.Attr || !p.xattrs.Same(snap.state.XAttrs) || p.stamp != snap.state.Stamp || !snap.sealed {
 		if p, err = s.uploadParts(ctx, op, snap); err != nil {
 			return err
 		}
@@ -201,7 +202,7 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay la
 	if !ok && s.cfg.Attrs && snap.unset() {
 		early := o
 		early.Meta = maps.Clone(o.Meta)
-		dropMtime(early.Meta)
+		attrs.DropMtime(early.Meta)
 		known, ok = s.findUpload(op.Key, op.File, lay.first, early, false)
 		snap.timeless = ok
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -79,9 +80,9 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 	if err != nil {
 		return nil, fmt.Errorf("make staged file: %w", err)
 	}
-	a := attributes{}
+	a := attrs.Attrs{}
 	if s.cfg.Attrs {
-		a = attributes{Mode: o.Mode & 0o7777, UID: o.UID, GID: o.GID, Set: true}
+		a = attrs.Attrs{Mode: o.Mode & 0o7777, UID: o.UID, GID: o.GID, Set: true}
 	}
 	s.mu.Lock()
 	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameGone || s.mu.closed {
@@ -238,7 +239,7 @@ func (s *Space) keepDir(ctx context.Context, dir string) error {
 		at := place{Dir: up, Name: base, Key: e.Object.Key, Base: absent(e.Object.Key)}
 		made := &groupRecord{Records: []record{&madeDirRecord{At: at, Time: now(), Exists: true}}}
 		if s.cfg.Attrs && e.Attr != nil && e.Attr.Known != 0 {
-			made.Records = append(made.Records, &dirAttrRecord{At: at, Attr: attributesOf(e.Attr), Time: now()})
+			made.Records = append(made.Records, &dirAttrRecord{At: at, Attr: attrs.Of(e.Attr), Time: now()})
 		}
 		pos = s.record(made)
 	}
@@ -272,7 +273,7 @@ func (s *Space) Mkdir(ctx context.Context, dir, base string, given SetAttr) erro
 		return fs.ErrExist
 	}
 	var made record = &madeDirRecord{At: p, Time: now()}
-	if a := (attributes{}).with(given); a != (attributes{}) {
+	if a := given.ofDir(attrs.Attrs{}); a != (attrs.Attrs{}) {
 		made = &groupRecord{Records: []record{made, &dirAttrRecord{At: p, Attr: a, Time: now()}}}
 	}
 	pos := s.record(made)

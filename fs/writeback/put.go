@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -145,7 +146,7 @@ func (n *snapshot) current(s *Space, op operation) error {
 	switch {
 	case st != nil && st.Gen != n.state.Gen && !n.sealed:
 		return errUnsteady
-	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr || !st.XAttrs.same(n.state.XAttrs) || st.Stamp != n.state.Stamp:
+	case st == nil || st.Gen != n.state.Gen || st.Key != op.Key || st.Staged != n.state.Staged || st.Object != n.state.Object || st.Attr != n.state.Attr || !st.XAttrs.Same(n.state.XAttrs) || st.Stamp != n.state.Stamp:
 		return errSuperseded
 	case n.sealed && f != nil && f.opens.Load() != n.opens:
 		return errRipening
@@ -395,7 +396,7 @@ func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (o
 	}
 	o := s.withAttributes(st, source)
 	if snap.timeless {
-		dropMtime(o.Meta)
+		attrs.DropMtime(o.Meta)
 	}
 	return o, nil
 }
@@ -420,11 +421,11 @@ func (f *fileState) described() oss.Object {
 func (s *Space) withAttributes(st *fileState, source oss.Info) oss.PutOptions {
 	o := oss.PutOptions{ContentType: source.ContentType, Meta: maps.Clone(source.Meta)}
 	if s.cfg.Attrs || st.Symlink {
-		o.Meta = st.Attr.meta(o.Meta, st)
+		o.Meta = st.Attr.Meta(o.Meta, st.Symlink, st.mtime())
 	}
-	if source.ETag == "" || st.XAttrs.changed() {
+	if source.ETag == "" || st.XAttrs.Changed() {
 		// Otherwise they are the object's, whatever is remembered of them.
-		o.Meta = st.XAttrs.meta(o.Meta)
+		o.Meta = st.XAttrs.Meta(o.Meta)
 	}
 	return o
 }

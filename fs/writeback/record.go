@@ -3,6 +3,7 @@ package writeback
 import (
 	"fmt"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -264,7 +265,7 @@ type createdRecord struct {
 	File    fileID
 	At      place
 	Symlink bool
-	Attr    attributes
+	Attr    attrs.Attrs
 }
 
 func (*createdRecord) kind() recordKind { return kindCreated }
@@ -280,7 +281,7 @@ type openedRecord struct {
 	File    fileID
 	At      place
 	Symlink bool
-	Attr    attributes
+	Attr    attrs.Attrs
 }
 
 func (*openedRecord) kind() recordKind { return kindOpened }
@@ -366,7 +367,7 @@ func (r *emptiedRecord) walk(c *coder)  { c.uint(&r.File) }
 // attrRecord changes attributes.
 type attrRecord struct {
 	File  fileID
-	Attr  attributes
+	Attr  attrs.Attrs
 	Stamp int64
 	At    int64
 }

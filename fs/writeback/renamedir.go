@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -111,11 +112,11 @@ func (s *Space) walk(ctx context.Context, dir string, all []below) ([]below, err
 }
 
 // attributes returns what the base tree knows of a name.
-func (b *below) attributes() attributes {
+func (b *below) attributes() attrs.Attrs {
 	if b.entry.Attr == nil {
-		return attributes{}
+		return attrs.Attrs{}
 	}
-	return attributesOf(b.entry.Attr)
+	return attrs.Of(b.entry.Attr)
 }
 
 // completeNames asks the base tree for what its listing has left out.
@@ -212,7 +213,7 @@ func (m *move) attributes(to place, from manifest.Entry) {
 	if from.Attr == nil || from.Attr.Known == 0 || !m.space.cfg.Attrs {
 		return
 	}
-	m.add(&dirAttrRecord{At: to, Attr: attributesOf(from.Attr), Time: m.at})
+	m.add(&dirAttrRecord{At: to, Attr: attrs.Of(from.Attr), Time: m.at})
 }
 
 // target returns the place of a name in the new directory.

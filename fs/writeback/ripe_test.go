@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 )
 
 // replacing opens a good object to be written anew.
@@ -249,17 +251,17 @@ func TestSyncedFileIsMeantAlsoAfterAnotherClose(t *testing.T) {
 // A time that is set on an object that is being edited holds back nothing: until it is
 // committed, the key has its content.
 func TestTimeOfAnOpenFileHoldsBackNothing(t *testing.T) {
-	for _, attrs := range []bool{false, true} {
-		t.Run(fmt.Sprint("attributes: ", attrs), func(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprint("attributes: ", keep), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				w := newPartsWorld(t, func(c *Config) { c.Attrs = attrs })
+				w := newPartsWorld(t, func(c *Config) { c.Attrs = keep })
 				w.store.put("p/d/old", filled(60))
 				h, err := w.space.Open(t.Context(), "d", "old", OpenOptions{Write: true})
 				if err != nil {
 					t.Fatal(err)
 				}
 				mode := uint32(0o600)
-				if attrs {
+				if keep {
 					err = w.space.SetAttrFile(t.Context(), h.File(), SetAttr{Mode: &mode})
 				} else {
 					err = w.space.Touch(h.File(), time.Now())
@@ -272,9 +274,9 @@ func TestTimeOfAnOpenFileHoldsBackNothing(t *testing.T) {
 				w.holds("p/d/new", "new")
 				w.finish(h)
 				w.drain()
-				if attrs {
+				if keep {
 					w.store.Lock()
-					got := parseAttributes(w.store.objects["p/d/old"].Meta)
+					got := attrs.Parse(w.store.objects["p/d/old"].Meta)
 					w.store.Unlock()
 					if got.Mode != mode {
 						t.Errorf("the bucket has mode %o, want %o", got.Mode, mode)

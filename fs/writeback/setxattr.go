@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"syscall"
-	"unicode/utf8"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -33,7 +33,7 @@ func (r *xattrRecord) apply(st *state) {
 	if f == nil {
 		return
 	}
-	x := &fileXAttrs{Given: r.Value}
+	x := &attrs.XAttrs{Given: r.Value}
 	switch {
 	case r.Known:
 		x.Pub = r.Value
@@ -48,7 +48,7 @@ func (r *xattrRecord) apply(st *state) {
 // snapXAttrs are those of one file as compaction writes them.
 type snapXAttrs struct {
 	File   fileID
-	XAttrs fileXAttrs
+	XAttrs attrs.XAttrs
 }
 
 func (*snapXAttrs) kind() recordKind { return kindSnapXAttrs }
@@ -73,13 +73,20 @@ func (r *openedRecord) with(xattrs string) []record {
 	return []record{r, &xattrRecord{File: r.File, Value: xattrs, Known: true}}
 }
 
+// SetXAttr is a change of one extended attribute.
+type SetXAttr = attrs.SetXAttr
+
+// XAttrValue returns the value of an extended attribute of which metadata says text.
+func XAttrValue(text, name string) (value []byte, ok bool) { return attrs.Value(text, name) }
+
+// XAttrNames returns the names of the extended attributes of which metadata says text,
+// those that others keep there for themselves excepted.
+func XAttrNames(text string) []string { return attrs.Names(text) }
+
 // setXAttr changes an extended attribute of f. f.committing is held.
 func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
-	switch {
-	case len(change.Value) > maxXAttr:
-		return syscall.E2BIG
-	case !utf8.ValidString(change.Name):
-		return syscall.EILSEQ // JSON has no such string
+	if err := change.Check(); err != nil {
+		return err
 	}
 	st := f.state()
 	if st.ID == 0 {
@@ -93,24 +100,17 @@ func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
 	if err != nil {
 		return err
 	}
-	before, known := st.XAttrs.given()
-	if !known || asked && meta != nil && !st.XAttrs.changed() {
+	before, known := st.XAttrs.Text()
+	if !known || asked && meta != nil && !st.XAttrs.Changed() {
 		// What is remembered of the object may be older than what it has.
 		before = meta[manifest.MetaXAttr]
 	}
-	value, err := change.apply(before)
+	value, err := change.Apply(before)
 	if err != nil {
 		return err
 	}
-	size := attrRoom
-	for name, value := range (&fileXAttrs{Given: value}).meta(maps.Clone(meta)) {
-		switch name {
-		case metaMode, metaUID, metaGID, metaMtime, metaNanos:
-		default:
-			size += len(metaPrefix) + len(name) + len(value)
-		}
-	}
-	if size > maxMeta && len(value) > len(before) {
+	size := attrs.Size((&attrs.XAttrs{Given: value}).Meta(maps.Clone(meta)))
+	if size > attrs.MaxSize && len(value) > len(before) {
 		return syscall.ENOSPC
 	}
 	if value == before {
@@ -122,7 +122,7 @@ func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
 		return syscall.ESTALE
 	}
 	var records []record
-	if had, _ := st.XAttrs.given(); before != had {
+	if had, _ := st.XAttrs.Text(); before != had {
 		// The journal of an older version did not say what the object has, or somebody else
 		// has changed it.
 		records = append(records, &xattrRecord{File: f.id, Value: before, Known: true})
@@ -159,5 +159,5 @@ func (s *Space) metaOf(ctx context.Context, f *File, st *fileState) (map[string]
 // has them; not ok if there were none.
 func (f *File) XAttrs() (text string, ok bool) {
 	st := f.known()
-	return st.XAttrs.given()
+	return st.XAttrs.Text()
 }

@@ -3,6 +3,7 @@ package writeback
 import (
 	"strings"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -73,9 +74,9 @@ type fileState struct {
 	PubCRC    uint64
 
 	// Attr are the attributes, PubAttr those that the bucket has.
-	Attr, PubAttr attributes
+	Attr, PubAttr attrs.Attrs
 	// XAttrs are the extended ones, nil if none were given here and the object had none.
-	XAttrs *fileXAttrs
+	XAttrs *attrs.XAttrs
 }
 
 // opKind is what an operation does to its key.

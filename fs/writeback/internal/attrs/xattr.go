@@ -1,4 +1,4 @@
-package writeback
+package attrs
 
 import (
 	"bytes"
@@ -11,14 +11,15 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/pailfs/pailfs/manifest"
 )
 
 const (
-	// maxMeta is how much user metadata an object may have, in bytes, maxXAttr how long a
-	// value may be, as setxattr(2) says.
-	maxMeta  = 8 << 10
+	// MaxSize is how much user metadata an object may have, in bytes; see [Size].
+	MaxSize = 8 << 10
+	// maxXAttr is how long a value may be, as setxattr(2) says.
 	maxXAttr = 64 << 10
 	// metaPrefix begins the name of a header that is user metadata.
 	metaPrefix = "x-oss-meta-"
@@ -28,39 +29,39 @@ const (
 	userXAttr = "user."
 )
 
-// fileXAttrs are the extended attributes of a file as its metadata has them: what it was
+// XAttrs are the extended attributes of a file as its metadata has them: what it was
 // given, and what the bucket has. They are never changed, but replaced.
-type fileXAttrs struct{ Given, Pub string }
+type XAttrs struct{ Given, Pub string }
 
-// given returns what the metadata is to say; not ok leaves it as it is.
-func (x *fileXAttrs) given() (value string, ok bool) {
+// Text returns what the metadata is to say; not ok leaves it as it is.
+func (x *XAttrs) Text() (text string, ok bool) {
 	if x == nil {
 		return "", false
 	}
 	return x.Given, true
 }
 
-// published returns x when the bucket has what was given.
-func (x *fileXAttrs) published() *fileXAttrs {
-	if !x.changed() {
+// Published returns x when the bucket has what was given.
+func (x *XAttrs) Published() *XAttrs {
+	if !x.Changed() {
 		return x
 	}
-	return &fileXAttrs{Given: x.Given, Pub: x.Given}
+	return &XAttrs{Given: x.Given, Pub: x.Given}
 }
 
-// changed says that the bucket is to be told.
-func (x *fileXAttrs) changed() bool { return x != nil && x.Given != x.Pub }
+// Changed says that the bucket is to be told.
+func (x *XAttrs) Changed() bool { return x != nil && x.Given != x.Pub }
 
-// same reports whether both give the metadata the same.
-func (x *fileXAttrs) same(y *fileXAttrs) bool {
-	a, one := x.given()
-	b, other := y.given()
+// Same reports whether both give the metadata the same.
+func (x *XAttrs) Same(y *XAttrs) bool {
+	a, one := x.Text()
+	b, other := y.Text()
 	return a == b && one == other
 }
 
-// meta lays what was given over metadata.
-func (x *fileXAttrs) meta(m map[string]string) map[string]string {
-	value, ok := x.given()
+// Meta lays what was given over metadata.
+func (x *XAttrs) Meta(m map[string]string) map[string]string {
+	value, ok := x.Text()
 	if !ok || m[manifest.MetaXAttr] == value {
 		return m
 	}
@@ -73,6 +74,20 @@ func (x *fileXAttrs) meta(m map[string]string) map[string]string {
 		m[manifest.MetaXAttr] = value
 	}
 	return m
+}
+
+// Size returns how many bytes user metadata takes up at most, whatever mode, owner and time
+// it is given.
+func Size(meta map[string]string) int {
+	size := attrRoom
+	for name, value := range meta {
+		switch name {
+		case metaMode, metaUID, metaGID, metaMtime, metaNanos:
+		default:
+			size += len(metaPrefix) + len(name) + len(value)
+		}
+	}
+	return size
 }
 
 // SetXAttr is a change of one extended attribute.
@@ -137,8 +152,21 @@ func (all xattrs) value(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// apply returns what metadata says after a change.
-func (c *SetXAttr) apply(text string) (string, error) {
+// Check returns E2BIG for a value that is too long, and EILSEQ for a name that metadata
+// cannot keep.
+func (c *SetXAttr) Check() error {
+	switch {
+	case len(c.Value) > maxXAttr:
+		return syscall.E2BIG
+	case !utf8.ValidString(c.Name):
+		return syscall.EILSEQ // JSON has no such string
+	}
+	return nil
+}
+
+// Apply returns what metadata says after a change of text. Errors: ENODATA and EEXIST, as
+// [SetXAttr] says, and EIO where text cannot be understood.
+func (c *SetXAttr) Apply(text string) (string, error) {
 	all, err := parseXAttrs(text)
 	if err != nil {
 		return "", err // nothing of somebody else's is thrown away
@@ -159,8 +187,8 @@ func (c *SetXAttr) apply(text string) (string, error) {
 	return all.encode()
 }
 
-// XAttrValue returns the value of an extended attribute of which metadata says text.
-func XAttrValue(text, name string) (value []byte, ok bool) {
+// Value returns the value of an extended attribute of which metadata says text.
+func Value(text, name string) (value []byte, ok bool) {
 	if text == "" {
 		return nil, false
 	}
@@ -171,9 +199,9 @@ func XAttrValue(text, name string) (value []byte, ok bool) {
 	return all.value(name)
 }
 
-// XAttrNames returns the names of the extended attributes of which metadata says text,
+// Names returns the names of the extended attributes of which metadata says text,
 // those that others keep there for themselves excepted.
-func XAttrNames(text string) []string {
+func Names(text string) []string {
 	if text == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package writeback
+package attrs
 
 import (
 	"fmt"
@@ -26,31 +26,32 @@ const (
 	typeMask = 0o170000
 )
 
-// attributes are what a file has beside its content. Mtime is in nanoseconds since
+// Attrs are what a file has beside its content. Mtime is in nanoseconds since
 // 1970; 0 says that it is that of the content.
-type attributes struct {
+type Attrs struct {
 	Mode, UID, GID uint32
 	Mtime          int64
 	// Set says that mode and owner were given, not assumed.
 	Set bool
 }
 
-// meta returns what the user metadata of a file is, over what an object had before.
-func (a attributes) meta(before map[string]string, st *fileState) map[string]string {
+// Meta returns what the user metadata of a file or symlink is, over what an object had
+// before. mtime is in nanoseconds since 1970.
+func (a Attrs) Meta(before map[string]string, symlink bool, mtime int64) map[string]string {
 	m := maps.Clone(before)
 	if m == nil {
 		m = make(map[string]string)
 	}
-	if a.Set || st.Symlink {
+	if a.Set || symlink {
 		mode, kind := a.Mode, uint32(fileMode)
-		if st.Symlink {
+		if symlink {
 			mode, kind = 0o777, linkMode
 		}
 		m[metaMode] = strconv.FormatUint(uint64(kind|mode&0o7777), 10)
 		m[metaUID] = strconv.FormatUint(uint64(a.UID), 10)
 		m[metaGID] = strconv.FormatUint(uint64(a.GID), 10)
 	}
-	setMtime(m, st.mtime())
+	setMtime(m, mtime)
 	return m
 }
 
@@ -63,15 +64,15 @@ func setMtime(m map[string]string, mtime int64) {
 	}
 }
 
-// dropMtime takes it out.
-func dropMtime(m map[string]string) {
+// DropMtime takes the time of the last write out of metadata.
+func DropMtime(m map[string]string) {
 	delete(m, metaMtime)
 	delete(m, metaNanos)
 }
 
-// parseAttributes reads what ossfs 1 or meta wrote.
-func parseAttributes(m map[string]string) attributes {
-	var a attributes
+// Parse reads what ossfs 1 or Meta wrote.
+func Parse(m map[string]string) Attrs {
+	var a Attrs
 	if mode, err := strconv.ParseUint(m[metaMode], 10, 32); err == nil {
 		a.Mode, a.Set = uint32(mode)&0o7777, true
 	}
@@ -90,9 +91,9 @@ func parseAttributes(m map[string]string) attributes {
 	return a
 }
 
-// attributesOf returns what the base tree knows.
-func attributesOf(known *manifest.Attr) attributes {
-	var a attributes
+// Of returns what the base tree knows of a name.
+func Of(known *manifest.Attr) Attrs {
+	var a Attrs
 	if known.Known&manifest.AttrMode != 0 {
 		a.Mode, a.Set = known.Mode&0o7777, true
 	}
@@ -108,15 +109,15 @@ func attributesOf(known *manifest.Attr) attributes {
 	return a
 }
 
-// isLink reports whether metadata says that an object is a symlink as ossfs 1 writes
+// IsLink reports whether metadata says that an object is a symlink as ossfs 1 writes
 // them.
-func isLink(m map[string]string) bool {
+func IsLink(m map[string]string) bool {
 	mode, err := strconv.ParseUint(m[metaMode], 10, 32)
 	return err == nil && mode&typeMask == linkMode
 }
 
-// known returns a as the base tree would tell it, nil if it says nothing.
-func (a attributes) known() *manifest.Attr {
+// Known returns a as the base tree would tell it, nil if it says nothing.
+func (a Attrs) Known() *manifest.Attr {
 	if !a.Set && a.Mtime == 0 {
 		return nil
 	}
@@ -132,9 +133,9 @@ func (a attributes) known() *manifest.Attr {
 	return k
 }
 
-// dirMeta returns what the user metadata of a directory's marker is, over what it had
+// DirMeta returns what the user metadata of a directory's marker is, over what it had
 // before.
-func (a attributes) dirMeta(before map[string]string) map[string]string {
+func (a Attrs) DirMeta(before map[string]string) map[string]string {
 	m := maps.Clone(before)
 	if m == nil {
 		m = make(map[string]string)
