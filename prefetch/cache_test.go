@@ -76,7 +76,7 @@ func (w *trainer) step() {
 			w.t.Error(err)
 		}
 	case 3:
-		if _, err := w.p.Active(w.name, w.some()); err != nil {
+		if _, _, err := w.p.Active(w.name, w.some()); err != nil {
 			w.t.Error(err)
 		}
 	case 4, 5:

@@ -179,13 +179,13 @@ func (p *Prefetcher) PreloadPatiently(ctx context.Context, n session.Name, paths
 }
 
 // Active says that paths are being read now. It returns how many of them had not
-// been announced.
-func (p *Prefetcher) Active(n session.Name, paths []string) (implicit int, err error) {
+// been announced and are, and for how many of those there was no room.
+func (p *Prefetcher) Active(n session.Name, paths []string) (implicit, noRoom int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	implicit, err = p.mu.book.Active(time.Now(), n, paths)
+	implicit, noRoom, err = p.mu.book.Active(time.Now(), n, paths)
 	p.afterLocked()
-	return implicit, err
+	return implicit, noRoom, err
 }
 
 // Release lets go of paths.

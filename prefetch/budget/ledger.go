@@ -154,6 +154,14 @@ func (l *Ledger) Left(u User, k Kind) int64 {
 	return max(l.left(&l.mu.kinds[k], u, k), 0)
 }
 
+// Most returns how much a user may have of a kind at best, when nobody else has any.
+func (l *Ledger) Most(u User, k Kind) int64 {
+	if l.Privileged(u) {
+		return l.limits[k]
+	}
+	return l.limits[k] / 4 * 3 / 2
+}
+
 // left is Left, negative where a user has more than it may take now, because others came.
 func (l *Ledger) left(a *account, u User, k Kind) int64 {
 	total := l.limits[k]

@@ -56,6 +56,9 @@ func answerOf(err error) error {
 	if errors.Is(err, session.ErrNoSession) || errors.Is(err, prefetch.ErrNoJob) {
 		return Errorf(CodeNoSession, "%v", err)
 	}
+	if errors.Is(err, session.ErrNeverFits) {
+		return Errorf(CodeBadRequest, "%v", err)
+	}
 	return err
 }
 
@@ -193,6 +196,8 @@ type PreloadResult struct {
 	Dropped  int `json:"dropped"`
 	Quota    int `json:"quota"`
 	Held     int `json:"held"`
+	// NoRoom counts those dropped that the user's budget of names has no room for.
+	NoRoom int `json:"no_room,omitempty"`
 }
 
 func (l *loader) preload(ctx context.Context, c Caller, in PathsParams) (PreloadResult, error) {
@@ -209,12 +214,14 @@ func (l *loader) preload(ctx context.Context, c Caller, in PathsParams) (Preload
 	} else {
 		out, quota, err = l.p.Preload(n, paths)
 	}
-	return PreloadResult{out.Accepted, out.Over, out.Dropped, quota, out.Held}, answerOf(err)
+	return PreloadResult{out.Accepted, out.Over, out.Dropped, quota, out.Held, out.NoRoom}, answerOf(err)
 }
 
 // ActiveResult is the result of loader.active.
 type ActiveResult struct {
 	Implicit int `json:"implicit"`
+	// NoRoom counts those that were not announced, nor are, for want of room.
+	NoRoom int `json:"no_room,omitempty"`
 }
 
 func (l *loader) active(_ context.Context, c Caller, in PathsParams) (ActiveResult, error) {
@@ -222,8 +229,8 @@ func (l *loader) active(_ context.Context, c Caller, in PathsParams) (ActiveResu
 	if err != nil {
 		return ActiveResult{}, err
 	}
-	implicit, err := l.p.Active(n, paths)
-	return ActiveResult{implicit}, answerOf(err)
+	implicit, noRoom, err := l.p.Active(n, paths)
+	return ActiveResult{implicit, noRoom}, answerOf(err)
 }
 
 // ReleaseResult is the result of loader.release.

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -171,10 +172,6 @@ func (b *Book) add(id ID, key Key) (*session, error) {
 	if err := b.cfg.Ledger.Take(key.User(), budget.Sessions, 1); err != nil {
 		return nil, err
 	}
-	if err := b.cfg.Ledger.Take(key.User(), budget.Names, sessionCost); err != nil {
-		b.cfg.Ledger.Give(key.User(), budget.Sessions, 1)
-		return nil, err
-	}
 	s := &session{id: id, key: key, streams: make(map[int]*stream), folders: make(map[*folder]int)}
 	b.sessions[id] = s
 	b.byKey[key] = s
@@ -235,7 +232,7 @@ func (b *Book) end(s *session) (released int) {
 	delete(b.sessions, s.id)
 	delete(b.byKey, s.key)
 	b.dirty[s.key] = true
-	b.cfg.Ledger.Give(s.key.User(), budget.Names, sessionCost+streamCost*int64(len(s.streams)))
+	b.cfg.Ledger.Give(s.key.User(), budget.Names, s.streamsCost(len(s.streams)))
 	b.cfg.Ledger.Give(s.key.User(), budget.Sessions, 1)
 	return released
 }
@@ -247,8 +244,9 @@ type Outcome struct {
 	// Held counts those of them that the holder held already, Over those that were
 	// beyond the quota.
 	Held, Over int
-	// Dropped counts the paths that were not taken.
-	Dropped int
+	// Dropped counts the paths that were not taken, NoRoom those of them that found no room
+	// in the user's budget of names.
+	Dropped, NoRoom int
 }
 
 // Name says which holder a call is about: a stream of a session, and perhaps one
@@ -262,9 +260,9 @@ type Name struct {
 }
 
 // Preload announces paths in the order of their use. With patient it takes no
-// more than the quota allows; else up to four buffers, and drops what is beyond. It fails
-// with a [budget.Exceeded] if the first of them is more than may be remembered for the
-// user; else what is too much comes under the same rule as what is beyond the buffers.
+// more than the quota allows; else up to four buffers, and drops what is beyond. It takes
+// as many as the user's budget of names has room for. It fails with [ErrNeverFits] at a
+// first path for which there will never be room.
 func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Outcome, error) {
 	s, err := b.session(now, n.Session, n.UID)
 	if err != nil {
@@ -272,7 +270,14 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 	}
 	st, err := b.stream(s, n.Index)
 	if err != nil {
-		return Outcome{}, err
+		// There is no room for the stream, so there is none for names in it.
+		var out Outcome
+		if !patient {
+			out.Dropped, out.NoRoom = len(paths), len(paths)
+			b.totals.Dropped += int64(out.Dropped)
+			s.dropped += int64(out.Dropped)
+		}
+		return out, nil
 	}
 	var out Outcome
 	for i, path := range paths {
@@ -291,11 +296,13 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 		}
 		over := st.outstanding >= s.params.Buffer
 		if _, err := b.hold(now, st, path, n.Seq, false); err != nil {
-			if out.Accepted == 0 {
-				return out, err
+			if never := b.neverFits(s, path); never != nil && out.Accepted == 0 {
+				return out, never
 			}
+			// The next may be shorter: the order counts for more.
+			st.full = true
 			if !patient {
-				out.Dropped = len(paths) - i
+				out.Dropped, out.NoRoom = len(paths)-i, len(paths)-i
 			}
 			break
 		}
@@ -313,22 +320,23 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 }
 
 // Active says that the paths are being read now. Those that were not announced
-// are, and come first. It ends with a [budget.Exceeded] at one that is more than may be
-// remembered for the user.
-func (b *Book) Active(now time.Time, n Name, paths []string) (implicit int, err error) {
+// are, and come first; noRoom counts those that the user's budget of names has no room for,
+// which are read all the same.
+func (b *Book) Active(now time.Time, n Name, paths []string) (implicit, noRoom int, err error) {
 	s, err := b.session(now, n.Session, n.UID)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	st, err := b.stream(s, n.Index)
 	if err != nil {
-		return 0, err
+		return 0, len(paths), nil
 	}
 	for _, path := range paths {
 		h := b.find(st, path, n.Seq)
 		if h == nil {
 			if h, err = b.hold(now, st, path, n.Seq, true); err != nil {
-				break
+				noRoom++
+				continue
 			}
 			implicit++
 		} else {
@@ -340,7 +348,7 @@ func (b *Book) Active(now time.Time, n Name, paths []string) (implicit int, err 
 	}
 	b.totals.Implicit += int64(implicit)
 	b.dirty[s.key] = true
-	return implicit, err
+	return implicit, noRoom, nil
 }
 
 // Release lets go of paths. Those that the caller does not hold are counted and
@@ -375,14 +383,16 @@ func (b *Book) Quota(now time.Time, n Name) (int, error) {
 	}
 	st := s.streams[n.Index]
 	if st == nil {
-		st = &stream{session: s} // to ask makes none
+		st = &stream{session: s, index: n.Index} // to ask makes none
 	}
 	return b.quota(st), nil
 }
 
-// quota is Quota. It is no more than what may be remembered for the user. Once it is zero it stays so until a tenth of the buffer, or of the
-// budget if that holds fewer files, is free, so that callers do not announce file by
-// file; and a stream that has nothing outstanding may always announce one.
+// quota is Quota. It is no more than the user's budget of names has room for, going by
+// what names of the stream have cost so far. Once it is zero it stays so until a tenth of
+// the buffer, or of either budget if that holds fewer files, is free, so that callers do not
+// announce file by file; and a stream that has nothing outstanding may announce one if
+// there is room for its name.
 func (b *Book) quota(st *stream) int {
 	buffer := st.session.params.Buffer
 	free := buffer - st.outstanding
@@ -391,16 +401,41 @@ func (b *Book) quota(st *stream) int {
 		free = min(free, files(b.cfg.Budget-b.charged))
 		buffer = files(b.cfg.Budget)
 	}
-	names := int(b.cfg.Ledger.Left(st.session.key.User(), budget.Names) / (nameCost + usualName))
+	names := b.namesLeft(st)
 	free, buffer = min(free, names), min(buffer, st.outstanding+names)
 	if st.full && free < max(1, buffer/10) {
 		free = 0
 	}
 	st.full = free <= 0
 	if free <= 0 && st.outstanding == 0 {
-		return 1
+		return min(1, names)
 	}
 	return max(free, 0)
+}
+
+// namesLeft returns for how many names more of a stream, which may not be there yet, the
+// user's budget has room.
+func (b *Book) namesLeft(st *stream) int {
+	s := st.session
+	left := b.cfg.Ledger.Left(s.key.User(), budget.Names)
+	if s.streams[st.index] == nil {
+		left -= s.streamsCost(len(s.streams)+1) - s.streamsCost(len(s.streams))
+	}
+	return int(max(left, 0) / max(st.nameSize, nameCost+usualName))
+}
+
+// ErrNeverFits means that a name costs more than its user may ever have.
+var ErrNeverFits = errors.New("the name never fits")
+
+// neverFits returns ErrNeverFits, with the figures, if a path can never be announced.
+func (b *Book) neverFits(s *session, path string) error {
+	in, last := cut(path)
+	cost, most := nameCost+folderCost+int64(len(in)+len(last)), b.cfg.Ledger.Most(s.key.User(), budget.Names)
+	if cost <= most {
+		return nil
+	}
+	return fmt.Errorf("%w: a path of %d bytes costs %d bytes, user %d may have %d in all: announce a folder that it is in",
+		ErrNeverFits, len(path), cost, s.key.UID, most)
 }
 
 // Read notes that somebody reads e, which renews the leases of its holders.
@@ -441,7 +476,7 @@ func (b *Book) sorted() []*session {
 
 // hold makes a holder of path, and charges it. urgent puts it first in its stream.
 func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool) (*holder, error) {
-	n, err := b.enter(st.session, path)
+	n, err := b.enter(st, path)
 	if err != nil {
 		return nil, err
 	}
@@ -505,7 +540,8 @@ func (b *Book) remove(h *holder) {
 func (b *Book) stream(s *session, index int) (*stream, error) {
 	st := s.streams[index]
 	if st == nil {
-		if err := b.cfg.Ledger.Take(s.key.User(), budget.Names, streamCost); err != nil {
+		cost := s.streamsCost(len(s.streams)+1) - s.streamsCost(len(s.streams))
+		if err := b.cfg.Ledger.Take(s.key.User(), budget.Names, cost); err != nil {
 			return nil, err
 		}
 		st = &stream{session: s, index: index, holders: make(map[use]*holder)}

@@ -16,7 +16,7 @@ import (
 func (b *Book) checkCharges() error {
 	var names int64
 	for _, s := range b.sessions {
-		names += sessionCost + streamCost*int64(len(s.streams))
+		names += streamCost * int64(max(len(s.streams)-1, 0))
 		folders := map[*folder]bool{}
 		for _, st := range s.streams {
 			for u := range st.holders {
@@ -109,12 +109,20 @@ func TestNamesBeyondTheShareAreDroppedThenRefused(t *testing.T) {
 	if err != nil || out.Accepted < 300 || out.Accepted > 384 || out.Accepted+out.Dropped != len(paths) {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	var exceeded *budget.Exceeded
-	if _, err := b.Preload(now, n, paths[out.Accepted:], false); !errors.As(err, &exceeded) || exceeded.Kind != budget.Names {
-		t.Errorf("announced without room: %v", err)
+	if out.NoRoom != out.Dropped {
+		t.Errorf("%d were dropped, %d for want of room", out.Dropped, out.NoRoom)
 	}
-	if _, err := b.Active(now, n, paths[out.Accepted:]); !errors.As(err, &exceeded) {
-		t.Errorf("used without room: %v", err)
+	for _, patient := range []bool{false, true} {
+		rest, err := b.Preload(now, n, paths[out.Accepted:], patient)
+		if want := (Outcome{Dropped: out.Dropped, NoRoom: out.NoRoom}); err != nil || !patient && rest != want || patient && rest != (Outcome{}) {
+			t.Errorf("announced without room, patient %v: %+v, %v", patient, rest, err)
+		}
+	}
+	if implicit, noRoom, err := b.Active(now, n, append(paths[out.Accepted:out.Accepted+3:out.Accepted+3], paths[0])); err != nil || implicit != 0 || noRoom != 3 {
+		t.Errorf("used without room: %d, %d, %v, want 3 for which there is none", implicit, noRoom, err)
+	}
+	if files, err := b.Status(now, n, paths[:1]); err != nil || files[0].State != "active" {
+		t.Errorf("what was held and comes after those is %v, %v", files, err)
 	}
 	if q, err := b.Quota(now, n); err != nil || q != 0 {
 		t.Errorf("the quota is %d, %v, and there is no room", q, err)
@@ -139,6 +147,83 @@ func TestNamesBeyondTheShareAreDroppedThenRefused(t *testing.T) {
 	}
 }
 
+func TestQuotaIsWhatMayBeAnnounced(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, length := range []int{1, 60, 200} {
+		b, n := small(t, 1<<20, 8)
+		next := 0
+		announce := func(count int) int {
+			paths := make([]string, count)
+			for i := range paths {
+				next++
+				paths[i] = fmt.Sprintf("folder-%d/%0*d", next/50, length, next)
+			}
+			out, err := b.Preload(now, n, paths, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out.Accepted
+		}
+		quota := func() int {
+			q, err := b.Quota(now, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return q
+		}
+		announce(20) // how long names are is not known before
+		for q := quota(); q > 0; q = quota() {
+			if got := announce(min(q, 100)); got < min(q, 100)*9/10 {
+				t.Errorf("names of %d bytes: %d were taken, the quota was %d", length, got, q)
+			}
+		}
+		if got := announce(1000); got > 40 {
+			t.Errorf("names of %d bytes: the quota was 0 and %d were taken", length, got)
+		}
+		// Nothing is outstanding, and there is room for nothing.
+		n.Index = 1
+		if q := quota(); q != 0 {
+			t.Errorf("another stream may announce %d where nothing fits", q)
+		}
+	}
+}
+
+func TestWhoHasAnnouncedAllItMayCanOpenAnotherSession(t *testing.T) {
+	b, n := small(t, 1<<20, 16)
+	now := time.Unix(1e9, 0)
+	if out, err := b.Preload(now, n, someNames("folder", 1000), false); err != nil || out.NoRoom == 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	id, _, err := b.Open(now, "second", Key{UID: 7, Worker: 1}, Params{Buffer: 100})
+	if err != nil {
+		t.Fatalf("names keep a session from being opened: %v", err)
+	}
+	second := Name{Session: id, UID: 7}
+	if q, err := b.Quota(now, second); err != nil || q != 0 {
+		t.Errorf("it may announce %d, %v", q, err)
+	}
+	if _, _, err := b.Release(now, n, someNames("folder", 100)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := b.Preload(now, second, someNames("other", 50), true); err != nil || out.Accepted != 50 {
+		t.Errorf("with room it may not announce: %+v, %v", out, err)
+	}
+	if err := b.checkCharges(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNameThatNeverFitsIsToldSo(t *testing.T) {
+	b, n := small(t, 8<<10, 8)
+	now := time.Unix(1e9, 0)
+	for _, patient := range []bool{false, true} {
+		_, err := b.Preload(now, n, []string{strings.Repeat("x/", 1000)}, patient)
+		if !errors.Is(err, ErrNeverFits) || !strings.Contains(err.Error(), "3072") {
+			t.Errorf("patient %v: %v", patient, err)
+		}
+	}
+}
+
 func TestAskingAfterStreamsMakesNone(t *testing.T) {
 	b, n := small(t, 1<<20, 8)
 	for n.Index = range 10_000 {
@@ -151,11 +236,11 @@ func TestAskingAfterStreamsMakesNone(t *testing.T) {
 	}
 	made := 0
 	for n.Index = range 10_000 {
-		if _, err := b.Preload(time.Unix(1e9, 0), n, nil, false); err == nil {
+		if out, err := b.Preload(time.Unix(1e9, 0), n, []string{"x"}, false); err == nil && out.Accepted > 0 {
 			made++
 		}
 	}
-	if made > 384 {
+	if made > 384 || len(b.order) > 384 {
 		t.Errorf("%d streams were made", made)
 	}
 }
@@ -172,7 +257,7 @@ func TestQueuesKeepNothingOfWhatIsGone(t *testing.T) {
 		if _, err := b.Preload(now, n, path, false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Active(now, n, path); err != nil {
+		if _, _, err := b.Active(now, n, path); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := b.Release(now, n, path); err != nil {

@@ -4,10 +4,10 @@ package session
 // ([budget.Names]). The figures are those of a heap that was measured, and a little more;
 // TestWhatIsHeldIsCharged compares them.
 const (
-	// sessionCost is a session with its texts and with what is known of where it is kept,
-	// streamCost one stream of it.
-	sessionCost = 4 << 10
-	streamCost  = 1 << 10
+	// streamCost is one stream of a session but the first. A session with its texts, with what
+	// is known of where it is kept and with one stream has some 5 KiB; they are bounded by
+	// their number ([budget.Sessions]), so that names cannot take what opening one needs.
+	streamCost = 1 << 10
 	// folderCost is a folder in which a session holds names, and nameCost a holder with its
 	// entry and one object, held in the cache. To both the length of the text is added.
 	folderCost = 512

@@ -226,7 +226,7 @@ func (w *world) active() {
 	}
 	n := Name{Session: s.id, UID: key.UID, Index: w.rng.IntN(2), Seq: w.rng.IntN(2)}
 	paths := w.paths()
-	if _, err := w.book.Active(w.now, n, paths); err != nil {
+	if _, _, err := w.book.Active(w.now, n, paths); err != nil {
 		w.t.Errorf("active: %v", err)
 	}
 	s.lastCall = w.now

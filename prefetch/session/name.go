@@ -59,9 +59,10 @@ func (b *Book) find(st *stream, path string, seq int) *holder {
 	return nil
 }
 
-// enter makes a name of which s will be a holder, and charges it. [Book.leave] must
-// follow when it is none any more.
-func (b *Book) enter(s *session, path string) (name, error) {
+// enter makes a name of which the stream's session will be a holder, and charges it.
+// [Book.leave] must follow when it is none any more.
+func (b *Book) enter(st *stream, path string) (name, error) {
+	s := st.session
 	in, last := cut(path)
 	f := b.folders[folderKey{in, s.params.Who}]
 	cost := nameCost + int64(len(last))
@@ -71,6 +72,10 @@ func (b *Book) enter(s *session, path string) (name, error) {
 	if err := b.cfg.Ledger.Take(s.key.User(), budget.Names, cost); err != nil {
 		return name{}, err
 	}
+	if st.nameSize == 0 {
+		st.nameSize = cost
+	}
+	st.nameSize += (cost - st.nameSize + averaged/2) / averaged
 	// What was cut out of a request would keep the whole of it.
 	if f == nil {
 		f = &folder{folderKey: folderKey{strings.Clone(in), s.params.Who}}
@@ -81,6 +86,9 @@ func (b *Book) enter(s *session, path string) (name, error) {
 	}
 	return name{f, strings.Clone(last)}, nil
 }
+
+// averaged is over how many names the average of their costs goes.
+const averaged = 16
 
 // leave gives back what [Book.enter] took.
 func (b *Book) leave(s *session, n name) {

@@ -111,7 +111,7 @@ func TestWhatIsReadNowIsFetchedFirst(t *testing.T) {
 	b, fetch := bookOf(t, 300)
 	n := openWorker(b, 1)
 	announce(t, b, n, numbered("a", 10)...)
-	if implicit, err := b.Active(time.Unix(1e9, 0), n, []string{"unannounced", "a007"}); err != nil || implicit != 1 {
+	if implicit, _, err := b.Active(time.Unix(1e9, 0), n, []string{"unannounced", "a007"}); err != nil || implicit != 1 {
 		t.Fatalf("%d, %v", implicit, err)
 	}
 	got := fetch()

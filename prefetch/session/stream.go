@@ -63,6 +63,9 @@ type session struct {
 	dropped          int64
 }
 
+// streamsCost returns what n streams of the session are charged: all but one.
+func (s *session) streamsCost(n int) int64 { return streamCost * int64(max(n-1, 0)) }
+
 // knownWhos is how many are remembered of those who opened a session one after the other.
 // What those before have announced goes with its lease.
 const knownWhos = 2
@@ -108,6 +111,8 @@ type stream struct {
 	full bool
 	// size is a moving average of the entries' sizes.
 	size float64
+	// nameSize is a moving average of what its names are charged, in bytes.
+	nameSize int64
 	// next numbers the holders, passed is the largest number in use so far.
 	next, passed uint64
 }

@@ -13,12 +13,14 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
+from dataset_file_loader.backlog import Backlog
 from dataset_file_loader.buffer import Buffer
 from dataset_file_loader.errors import DatasetFileLoaderQuotaError, DatasetFileLoaderUnavailableError
 from dataset_file_loader.link import Link, Unavailable
 from dataset_file_loader.model import DatasetFile
 from dataset_file_loader.paths import MountPaths
 from dataset_file_loader.record import Record
+from pailfs.errors import ControlError
 from pailfs.session import Preloaded, Session, SessionConfig
 
 __all__ = ["DatasetFileLoaderClient"]
@@ -116,6 +118,7 @@ class DatasetFileLoaderClient:
         self._link = Link(paths.mount, config)
         self._link.renewed = self._announce_again
         self._buffer = Buffer(self._tell_announced)
+        self._backlog = Backlog(self._offer_again)
         self._record: Optional[Record] = Record()
         self._lock = threading.Lock()
         self._counters = dict.fromkeys(
@@ -130,6 +133,11 @@ class DatasetFileLoaderClient:
         Without a daemon it is the buffer's size.
         """
         index = _whole(sampler_index, "sampler_index", 0)
+        self._backlog.offer()
+        if self._backlog.waits(index):
+            # What was announced before comes first.
+            self._buffer.grant(index, 0)
+            return 0
         quota = self._send(lambda session: session.quota(index), self._config.buffer, files=0)
         if not self.strict:
             self._buffer.grant(index, quota)
@@ -143,16 +151,20 @@ class DatasetFileLoaderClient:
         anything else that this client asks in this process or in one forked from it.
 
         False means that it went beyond the quota, so wait with the next: it is
-        remembered up to four times the buffer and dropped beyond.
+        remembered up to four times the buffer and dropped beyond. What the daemon has no
+        room for in this user's budget of names is never dropped: the client announces
+        it later.
         """
         (index, seq), paths = self._batch([dataset_file])[0]
+        if self._kept_behind(index, seq, paths):
+            return False
         if self._buffer.put(index, seq, paths[0]):
             return True
         result = self._send(lambda session: session.preload(index, paths, seq), None, files=1)
         if result is None:
             return True
-        self._note_preloaded(index, seq, paths[:result.accepted], result)
-        if self.strict and (result.over or result.dropped):
+        self._note_preloaded(index, seq, paths, result)
+        if self.strict and (result.over or result.dropped > result.no_room):
             raise _over_quota(index, result, result.accepted)
         return result.over == 0 and result.dropped == 0
 
@@ -169,26 +181,31 @@ class DatasetFileLoaderClient:
     def preload_many(self, dataset_files: Iterable[DatasetFile]) -> int:
         """Announces many files in a few calls, and returns how many of them need not be again.
 
-        The files are taken in their order until there is no room: up to four times the
-        buffer beyond the quota. Without a daemon that is all of them.
+        The files are taken in their order, up to four times the buffer beyond the quota.
+        Those of them for which there is no room in this user's budget of names are kept,
+        and announced when there is. Without a daemon that is all of them.
         """
         taken = 0
         for (index, seq), paths in self._batch(dataset_files):
+            if self._kept_behind(index, seq, paths):
+                taken += len(paths)
+                continue
             result = self._send(lambda session: session.preload(index, paths, seq), None, files=len(paths))
             if result is None:
                 taken += len(paths)
                 continue
-            taken += result.accepted
-            self._note_preloaded(index, seq, paths[:result.accepted], result)
-            if self.strict and (result.over or result.dropped):
+            kept = self._note_preloaded(index, seq, paths, result)
+            taken += result.accepted + kept
+            if self.strict and (result.over or result.dropped > result.no_room):
                 raise _over_quota(index, result, taken)
-            if result.dropped:
+            if result.dropped > kept:
                 break
         return taken
 
     def active_many(self, dataset_files: Iterable[DatasetFile]) -> None:
         """Says of many files that they are being read."""
         for (index, seq), paths in self._batch(dataset_files):
+            self._backlog.remove(index, seq, paths)
             if self._send(lambda session: session.active(index, paths, seq), None, files=len(paths)) is None:
                 continue
             self._note(index, seq, paths)
@@ -201,12 +218,14 @@ class DatasetFileLoaderClient:
             # What is released here need not be announced to a new daemon; what is in the
             # buffer is written down when it was told.
             self._buffer.flush()
+            self._backlog.remove(index, seq, paths)
             record = self._record
             if record is not None:
                 record.remove(index, seq, paths)
             released, unknown = self._send(lambda session: session.release(index, paths, seq), (0, 0), files=len(paths))
             self._count(released=released, not_held=unknown)
             total += released
+        self._backlog.offer()
         return total
 
     def wait_ready(self, dataset_files: Union[DatasetFile, Iterable[DatasetFile]],
@@ -214,11 +233,13 @@ class DatasetFileLoaderClient:
         """Waits until the files can be read without waiting, at most `timeout` seconds.
 
         False means that they cannot: the time was too short, a file failed (`status`
-        says why), or there is no daemon.
+        says why), there is no daemon, or, without `timeout`, no room yet to announce them.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         ready = True
         for (index, seq), paths in self._batch(_several(dataset_files)):
+            if not self._await_room(index, seq, paths, deadline):
+                return False
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             answer = self._send(lambda session: session.wait(index, paths, left, seq), None, files=0)
             if answer is None:
@@ -231,13 +252,15 @@ class DatasetFileLoaderClient:
         """What the daemon knows of a file, or of this task and worker as a whole.
 
         A file has `state` (unknown, requested, fetching, ready, active, streamed or
-        failed), `bytes`, and `error` where it failed. Without a daemon `state` is
+        failed; waiting, if this client keeps it until there is room), `bytes`, and `error` where it failed. Without a daemon `state` is
         unavailable, and `error` says why.
         """
         def ask(session: Session) -> Dict[str, Any]:
             if dataset_file is None:
                 return session.status()
             (index, seq), paths = self._batch([dataset_file])[0]
+            if self._backlog.has(index, seq, paths):
+                return {"path": paths[0], "state": "waiting"}
             return session.files(index, paths, seq)[0]
 
         answer = self._send(ask, None, files=0)
@@ -259,10 +282,10 @@ class DatasetFileLoaderClient:
     def counters(self) -> Dict[str, int]:
         """What this process announced: files preloaded (accepted), of these over the
         quota, dropped, active, released, not_held when released, unsent for want of a
-        daemon; and how often a session was reopened and the daemon not reached."""
+        daemon; waiting for room now; and how often a session was reopened and the daemon not reached."""
         self._buffer.flush()
         with self._lock:
-            return {**self._counters, "reopened": self._link.reopened, "outages": self._link.outages}
+            return {**self._counters, "waiting": len(self._backlog), "reopened": self._link.reopened, "outages": self._link.outages}
 
     def close(self, keep: bool = False) -> None:
         """Ends the session: what is held is let go, or kept for the next run.
@@ -272,6 +295,8 @@ class DatasetFileLoaderClient:
         """
         self._buffer.stop()
         self._buffer.flush()
+        if os.getpid() == self._owner:
+            self._backlog.stop()
         self._link.close(end_session=os.getpid() == self._owner, keep=keep)
 
     def __enter__(self) -> "DatasetFileLoaderClient":
@@ -287,15 +312,18 @@ class DatasetFileLoaderClient:
 
     def __getstate__(self) -> Dict[str, Any]:
         self._share()
-        # A process that unpickles it does not see what is in the buffer.
+        # A process that unpickles it does not see what is in the buffer, nor does this one
+        # see what that lets go.
         self._buffer.stop()
         self._buffer.flush()
+        self._backlog.stop()
         return {"paths": self._paths, "strict": self.strict, "config": self._config}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self._setup(**state)
         self._share()
         self._buffer.stop()
+        self._backlog.stop()
 
     def _send(self, operation: Callable[[Session], _T], otherwise: _T, *, files: int) -> _T:
         """The operation's result, or `otherwise` if the daemon cannot be told."""
@@ -330,13 +358,50 @@ class DatasetFileLoaderClient:
 
     def _tell_announced(self, index: int, seq: int, paths: List[str]) -> None:
         """Announces what was in the buffer."""
+        if self._backlog.waits(index) and self._backlog.add(index, seq, paths):
+            return
         result = self._ask(lambda session: session.preload(index, paths, seq), None, files=len(paths))
         if result is not None:
-            self._note_preloaded(index, seq, paths[:result.accepted], result)
+            self._note_preloaded(index, seq, paths, result)
 
-    def _note_preloaded(self, index: int, seq: int, paths: Sequence[str], result: Preloaded) -> None:
-        self._note(index, seq, paths)
-        self._count(preloaded=result.accepted, over=result.over, dropped=result.dropped)
+    def _offer_again(self, index: int, seq: int, paths: List[str]) -> int:
+        """Announces what found no room before, and returns how much of it need not be again."""
+        try:
+            result = self._link.run(lambda session: session.preload(index, paths, seq))
+        except Unavailable as e:
+            if isinstance(e.__cause__, ControlError) and e.__cause__.code == "bad-request":
+                self._count(unsent=1)
+                return 1  # the first will never be taken
+            return 0  # when there is a daemon again
+        self._note(index, seq, paths[:result.accepted])
+        self._count(preloaded=result.accepted, over=result.over)
+        return result.accepted
+
+    def _kept_behind(self, index: int, seq: int, paths: Sequence[str]) -> bool:
+        """Keeps announcements behind others of their sampler index, if any are kept."""
+        if not self._backlog.waits(index):
+            return False
+        self._backlog.offer()
+        return self._backlog.waits(index) and self._backlog.add(index, seq, paths)
+
+    def _await_room(self, index: int, seq: int, paths: Sequence[str], deadline: Optional[float]) -> bool:
+        """Whether nothing of the paths waits for room any more, by the deadline."""
+        self._backlog.offer()
+        while self._backlog.has(index, seq, paths):
+            if deadline is None or time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+            self._backlog.offer()
+        return True
+
+    def _note_preloaded(self, index: int, seq: int, paths: Sequence[str], result: Preloaded) -> int:
+        """Notes what became of announcements, and returns how many are kept for later."""
+        self._note(index, seq, paths[:result.accepted])
+        kept = 0
+        if result.no_room and self._backlog.add(index, seq, paths[result.accepted:]):
+            kept = result.dropped
+        self._count(preloaded=result.accepted, over=result.over, dropped=result.dropped - kept)
+        return kept
 
     def _note(self, index: int, seq: int, paths: Sequence[str]) -> None:
         record = self._record
@@ -367,6 +432,7 @@ class DatasetFileLoaderClient:
         self._share()
         if child:
             self._lock = threading.Lock()
+            self._backlog.after_fork()
             self._link.after_fork()
             self._counters = dict.fromkeys(self._counters, 0)
 

@@ -77,8 +77,9 @@ class Preloaded:
     """What became of announced files.
 
     The first `accepted` of them are going to be fetched; `over` of these are more than
-    the quota; `dropped` are not remembered; `held` were announced before. `quota` is
-    how many are welcome now.
+    the quota; `dropped` are not remembered, `no_room` of these because the budget of
+    names of this user has no room, which may be otherwise soon; `held` were announced
+    before. `quota` is how many are welcome now.
     """
 
     accepted: int
@@ -86,6 +87,7 @@ class Preloaded:
     dropped: int
     quota: int
     held: int
+    no_room: int = 0
 
 
 class Session:
@@ -111,23 +113,37 @@ class Session:
 
     def quota(self, index: int) -> int:
         """How many files may be announced now for this sampler index. Never waits."""
-        return _integer(self._call("loader.quota", {"index": index}), "quota")
+        try:
+            return _integer(self._call("loader.quota", {"index": index}), "quota")
+        except ControlError as e:
+            if e.code != _OVER_QUOTA:
+                raise
+            return 0
 
     def preload(self, index: int, paths: Sequence[str], seq: int = 0) -> Preloaded:
         """Announces files that will be read, in their order. Never waits."""
-        accepted = over = dropped = held = quota = 0
+        accepted = over = dropped = held = quota = no_room = 0
         for base, names in batches(paths):
             if dropped:
                 # What follows a file that found no room would only be dropped too.
                 dropped += len(names)
+                no_room += len(names) if no_room else 0
                 continue
-            r = self._call("loader.preload", {"index": index, "base": base, "paths": names, **_seq(seq)})
+            try:
+                r = self._call("loader.preload", {"index": index, "base": base, "paths": names, **_seq(seq)})
+            except ControlError as e:
+                if e.code != _OVER_QUOTA:
+                    raise
+                # Older daemons say so of names; others if this user makes too many calls.
+                dropped, no_room, quota = len(names), len(names), 0
+                continue
             accepted += _integer(r, "accepted")
             over += _integer(r, "over")
             dropped += _integer(r, "dropped")
             held += _integer(r, "held")
+            no_room += _integer(r, "no_room") if "no_room" in r else 0
             quota = _integer(r, "quota")
-        return Preloaded(accepted, over, dropped, quota, held)
+        return Preloaded(accepted, over, dropped, quota, held, no_room)
 
     def active(self, index: int, paths: Sequence[str], seq: int = 0) -> int:
         """Says that the files are being read; returns how many were not announced."""
@@ -138,7 +154,7 @@ class Session:
         """Lets the files go; returns how many were held, and how many were not."""
         released = unknown = 0
         for base, names in batches(paths):
-            r = self._call("loader.release", {"index": index, "base": base, "paths": names, **_seq(seq)})
+            r = self._insist("loader.release", {"index": index, "base": base, "paths": names, **_seq(seq)})
             released += _integer(r, "released")
             unknown += _integer(r, "unknown")
         return released, unknown
@@ -182,9 +198,25 @@ class Session:
         """Ends the session and lets its files go, or keeps them for a successor."""
         return _integer(self._call("loader.close", {"keep": keep}), "released")
 
+    def _insist(self, method: str, params: Dict[str, Any]) -> Dict[str, Any]:
+        """A call of which much depends, again for a while if this user makes too many."""
+        for pause in _PAUSES:
+            try:
+                return self._call(method, params)
+            except ControlError as e:
+                if e.code != _OVER_QUOTA:
+                    raise
+            time.sleep(pause)
+        return self._call(method, params)
+
     def _call(self, method: str, params: Dict[str, Any]) -> Dict[str, Any]:
         return _object(self._caller.call(method, {"session": self.opened.session, **params}))
 
+
+_OVER_QUOTA = "over-quota"
+
+# Seconds before a call that was one too many is made again.
+_PAUSES = (0.01, 0.05, 0.2, 0.5)
 
 # A wait without end is asked for again now and then.
 _LONGEST_WAIT = 60.0

@@ -18,6 +18,8 @@ class FakeDaemon:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.room = 1 << 40
+        # names is for how many files a user's budget of names has room, in all sessions.
+        self.names = 1 << 40
         self.persistence: Dict[str, str] = {"kind": "mount", "path": "p"}
         self.missing: set[str] = set()
         # down is raised by every call while it is set.
@@ -27,6 +29,8 @@ class FakeDaemon:
         self.buffers: Dict[Tuple[str, int], int] = {}
         self.held: Dict[Tuple[str, int], Dict[Key, str]] = {}
         self.most_held = 0
+        # taken are the paths that were announced, in their order.
+        self.taken: List[str] = []
         self.clients: List["FakeClient"] = []
 
     def connect(self, path: str) -> "FakeClient":
@@ -74,7 +78,10 @@ class FakeDaemon:
     def _quota(self, who: Tuple[str, int], index: int) -> int:
         outstanding = sum(1 for key, state in self.held[who].items() if key[0] == index and state != "active")
         room = self.room - sum(map(len, self.held.values()))
-        return max(0, min(self.buffers[who] - outstanding, room))
+        return max(0, min(self.buffers[who] - outstanding, room, self._names_left()))
+
+    def _names_left(self) -> int:
+        return self.names - sum(map(len, self.held.values()))
 
     def _keys(self, p: Dict[str, Any]) -> List[Key]:
         return [(p.get("index", 0), p.get("seq", 0), p.get("base", "") + path) for path in p["paths"]]
@@ -83,19 +90,24 @@ class FakeDaemon:
         return {"quota": self._quota(who, p["index"])}
 
     def _loader_preload(self, who: Tuple[str, int], p: Dict[str, Any]) -> Dict[str, Any]:
-        accepted = over = already = 0
+        accepted = over = already = no_room = 0
         for key in self._keys(p):
             if key in self.held[who]:
                 already += 1
+            elif self._names_left() <= 0:
+                no_room = len(p["paths"]) - accepted
+                break
             elif self._quota(who, key[0]) == 0:
                 outstanding = sum(1 for k in self.held[who] if k[0] == key[0])
                 if outstanding >= 5 * self.buffers[who]:
                     break
                 over += 1
+            if key not in self.held[who]:
+                self.taken.append(key[2])
             self.held[who].setdefault(key, "ready")
             accepted += 1
         return {"accepted": accepted, "over": over, "dropped": len(p["paths"]) - accepted,
-                "quota": self._quota(who, p["index"]), "held": already}
+                "quota": self._quota(who, p["index"]), "held": already, **({"no_room": no_room} if no_room else {})}
 
     def _loader_active(self, who: Tuple[str, int], p: Dict[str, Any]) -> Dict[str, Any]:
         implicit = sum(1 for key in self._keys(p) if key not in self.held[who])

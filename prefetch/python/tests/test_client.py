@@ -249,7 +249,7 @@ def test_a_daemon_without_loader_is_an_outage(daemon: FakeDaemon, caplog: pytest
     assert "no method" in caplog.text
 
 
-@pytest.mark.parametrize("code", ["over-quota", "busy", "failed", "internal"])
+@pytest.mark.parametrize("code", ["busy", "failed", "internal"])
 def test_a_call_that_fails_does_not_end_the_session(daemon: FakeDaemon, caplog: pytest.LogCaptureFixture,
                                                     code: str) -> None:
     client = make()
