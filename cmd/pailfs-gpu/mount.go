@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/deploy/pause"
 )
 
 // mount is a pailfs mount, asked through the pailfs program.
@@ -145,7 +147,7 @@ func (m *mount) await(ctx context.Context, patience time.Duration) error {
 			fmt.Fprintf(m.p.stderr, "pailfs: waiting for a healthy mount: %v\n", err)
 			said = true
 		}
-		if !sleep(ctx, checkEvery) {
+		if !pause.For(ctx, checkEvery) {
 			return fmt.Errorf("no healthy mount within %s: %w", patience, err)
 		}
 	}

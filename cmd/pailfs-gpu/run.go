@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/pailfs/pailfs/deploy/gpu"
+	"github.com/pailfs/pailfs/deploy/pause"
 )
 
 // runCmd is `pailfs run`.
@@ -179,7 +180,7 @@ func (c *runCmd) acquire(ctx context.Context, p program) (*gpu.Lease, error) {
 			fmt.Fprintf(p.stderr, "pailfs: waiting for GPUs: %v\n", err)
 			said = true
 		}
-		if !sleep(ctx, checkEvery) {
+		if !pause.For(ctx, checkEvery) {
 			return nil, fmt.Errorf("waited %s: %w", c.Wait, err)
 		}
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/pailfs/pailfs/deploy/pause"
 )
 
 // checkEvery is the time between two questions to the mount's daemon.
@@ -23,7 +25,7 @@ func newNews() *news {
 // watch looks at a mount until ctx ends or it has failed.
 func (m *mount) watch(ctx context.Context, n *news) {
 	var last notice
-	for bad := 0; sleep(ctx, checkEvery); {
+	for bad := 0; pause.For(ctx, checkEvery); {
 		s, err := m.check(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -55,7 +57,7 @@ func (m *mount) untilNotice(ctx context.Context) (until context.Context, stop fu
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for sleep(until, checkEvery) {
+		for pause.For(until, checkEvery) {
 			if s, err := m.check(until); err == nil && s.Drain != nil {
 				cancel(s.Drain.error())
 			}
@@ -64,15 +66,5 @@ func (m *mount) untilNotice(ctx context.Context) (until context.Context, stop fu
 	return until, func() {
 		cancel(nil)
 		<-done
-	}
-}
-
-// sleep waits for d and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/pailfs/pailfs/deploy/pause"
 )
 
 // Config describes a [Monitor]. Zero values are the defaults of a real host.
@@ -274,7 +276,7 @@ func (m *Monitor) listen(ctx context.Context, news func(uuid string, x XID)) err
 			continue
 		case nvml.ERROR_GPU_IS_LOST:
 			// The event of the loss may be lost with it; the next reading says so.
-			if !sleep(ctx, eventWait) {
+			if !pause.For(ctx, eventWait) {
 				return ctx.Err()
 			}
 			continue
@@ -287,16 +289,6 @@ func (m *Monitor) listen(ctx context.Context, news func(uuid string, x XID)) err
 		m.report(e, news)
 	}
 	return ctx.Err()
-}
-
-// sleep waits for d and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // now returns the epoch, 0 if the library is not initialised.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // pailfsTypes are the types under which mountinfo shows a pailfs mount.
@@ -144,30 +146,26 @@ func (t table) mountsOf(pid int) []string {
 }
 
 // pailfsMounts returns the mount points of pailfs in a mountinfo by mount id.
-func pailfsMounts(mountinfo []byte) map[string]string {
-	mounts := make(map[string]string)
-	for line := range strings.Lines(string(mountinfo)) {
-		// 36 35 98:0 /root /mount options optional-fields - type source options (proc(5))
-		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
-		f, rest := strings.Fields(before), strings.Fields(after)
-		if ok && len(f) > 4 && len(rest) > 0 && slices.Contains(pailfsTypes, rest[0]) {
-			mounts[f[0]] = unescape(f[4])
-		}
+func pailfsMounts(table []byte) map[int]string {
+	mounts := make(map[int]string)
+	found, err := mountinfo.GetMountsFromReader(bytes.NewReader(table), mountinfo.FSTypeFilter(pailfsTypes...))
+	if err != nil {
+		return nil // gone meanwhile
+	}
+	for _, m := range found {
+		mounts[m.ID] = m.Mountpoint
 	}
 	return mounts
 }
 
-// mountID returns the mount id in an fdinfo.
-func mountID(fdinfo []byte) string {
+// mountID returns the mount id in an fdinfo, -1 if there is none.
+func mountID(fdinfo []byte) int {
 	for line := range strings.Lines(string(fdinfo)) {
 		if rest, ok := strings.CutPrefix(line, "mnt_id:"); ok {
-			return strings.TrimSpace(rest)
+			if id, err := strconv.Atoi(strings.TrimSpace(rest)); err == nil {
+				return id
+			}
 		}
 	}
-	return ""
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+	return -1
 }

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/pailfs/pailfs/deploy/pause"
 )
 
 // Agent keeps a Node, its PailfsNodeCache and its Lease as they should be. It is a
@@ -134,7 +136,7 @@ func (a *Agent) turns(ctx context.Context, w *writers, pods <-chan struct{}, pod
 				a.news()
 			default:
 				a.cfg.Log.Warn("the API server does not take what the node has to say", "error", err, "again_in", backoff)
-				if !sleep(ctx, time.Duration(float64(backoff)*(0.5+rand.Float64()))) {
+				if !pause.For(ctx, time.Duration(float64(backoff)*(0.5+rand.Float64()))) {
 					return
 				}
 				backoff = min(2*backoff, maxBackoff)
@@ -200,14 +202,4 @@ func (w *writers) turn(ctx context.Context, o *observation, a *Agent) error {
 		err = errors.Join(err, w.cache.write(ctx, n, s, o.at))
 	}
 	return err
-}
-
-// sleep waits for d and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

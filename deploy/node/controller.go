@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/pailfs/pailfs/deploy/node/api"
+	"github.com/pailfs/pailfs/deploy/pause"
 )
 
 // Controller marks the nodes whose agents have fallen silent: MountReady becomes Unknown
@@ -61,7 +62,7 @@ func (c *Controller) Run(ctx context.Context) {
 		if err := c.scan(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			c.log.Warn("silent agents cannot be looked for", "error", err)
 		}
-		if !sleep(ctx, scanEvery) {
+		if !pause.For(ctx, scanEvery) {
 			return
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/pailfs/pailfs/deploy/node/api"
+	"github.com/pailfs/pailfs/deploy/pause"
 )
 
 // silentCluster is a cluster with an agent on each of two nodes, and a controller.
@@ -44,7 +45,7 @@ func (c *silentCluster) agent(ctx context.Context, node string) {
 	w := &leaseWriter{leases: c.CoordinationV1().Leases("s"), node: node}
 	for ctx.Err() == nil {
 		_ = w.renew(ctx, c.node(node), time.Now()) // what fails is tried again
-		sleep(ctx, time.Second)
+		pause.For(ctx, time.Second)
 	}
 }
 

@@ -1,14 +1,13 @@
 package mountpoint
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,47 +57,22 @@ func At(path string) (Mount, bool, error) {
 
 // parse reads a mount table as proc_pid_mountinfo(5) describes it.
 func parse(r io.Reader) ([]Mount, error) {
-	var mounts []Mount
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		m, err := parseLine(lines.Text())
-		if err != nil {
-			return nil, err
-		}
-		mounts = append(mounts, m)
-	}
-	if err := lines.Err(); err != nil {
+	table, err := mountinfo.GetMountsFromReader(r, nil)
+	if err != nil {
 		return nil, fmt.Errorf("read mount table: %w", err)
 	}
+	mounts := make([]Mount, len(table))
+	for i, m := range table {
+		mounts[i] = Mount{
+			Path:     m.Mountpoint,
+			Type:     m.FSType,
+			Source:   m.Source,
+			ReadOnly: hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro"),
+			Major:    uint32(m.Major),
+			Minor:    uint32(m.Minor),
+		}
+	}
 	return mounts, nil
-}
-
-// parseLine reads one line: six fields, optional ones, a dash, three fields.
-func parseLine(line string) (Mount, error) {
-	before, after, ok := strings.Cut(line, " - ")
-	fields, tail := strings.Fields(before), strings.Fields(after)
-	if !ok || len(fields) < 6 || len(tail) < 2 {
-		return Mount{}, fmt.Errorf("mount table has the line %q, which is not understood", line)
-	}
-	major, minor, _ := strings.Cut(fields[2], ":")
-	ma, err1 := strconv.ParseUint(major, 10, 32)
-	mi, err2 := strconv.ParseUint(minor, 10, 32)
-	if err1 != nil || err2 != nil {
-		return Mount{}, fmt.Errorf("mount table has the device %q, which is not understood", fields[2])
-	}
-	super := ""
-	if len(tail) > 2 {
-		super = tail[2]
-	}
-	return Mount{
-		Path:     unescape(fields[4]),
-		Type:     unescape(tail[0]),
-		Source:   unescape(tail[1]),
-		ReadOnly: hasOption(fields[5], "ro") || hasOption(super, "ro"),
-		Major:    uint32(ma),
-		Minor:    uint32(mi),
-	}, nil
 }
 
 // hasOption reports whether the comma-separated options have the given one.
@@ -109,23 +83,4 @@ func hasOption(options, option string) bool {
 		}
 	}
 	return false
-}
-
-// unescape undoes the kernel's octal escapes of blanks and backslashes.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
