@@ -2,8 +2,10 @@ package oss
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -155,11 +157,13 @@ func abort() { panic(http.ErrAbortHandler) }
 
 // refuse answers with an error of OSS.
 func refuse(w http.ResponseWriter, status int, code string) {
+	text := fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?>
+<Error><Code>%s</Code><Message>Message of %s.</Message><RequestId>5C3D9175B6FC201293AD4E0B</RequestId><HostId>bucket.oss</HostId></Error>`, code, code)
 	w.Header().Set("X-Oss-Request-Id", "5C3D9175B6FC201293AD4E0B")
+	w.Header().Set("X-Oss-Err", base64.StdEncoding.EncodeToString([]byte(text))) // for HEAD, which has no body
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
-<Error><Code>%s</Code><Message>Message of %s.</Message><RequestId>5C3D9175B6FC201293AD4E0B</RequestId><HostId>bucket.oss</HostId></Error>`, code, code)
+	_, _ = io.WriteString(w, text)
 }
 
 // readSome reads a little of the object.

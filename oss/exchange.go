@@ -83,7 +83,7 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	resp, header, err := v.send(a, r, req)
 	o = observe(a, err, header)
 	if err == nil {
-		c.access.observe(nil)
+		c.access.observe(r.key, nil)
 		c.metrics.requests[req.op][outcomeOK].Inc()
 		c.metrics.duration[req.op].Observe(time.Since(a.began).Seconds())
 		return resp, nil
@@ -94,7 +94,7 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	if f.outcome == outcomeTimeout {
 		c.latency[req.op.kind()].add(time.Since(a.began))
 	}
-	c.access.observe(f)
+	c.access.observe(r.key, f)
 	c.metrics.requests[req.op][f.outcome].Inc()
 	return nil, f
 }

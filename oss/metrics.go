@@ -100,7 +100,7 @@ func newMetrics(reg prometheus.Registerer, source *CredentialSource, access *acc
 	}))
 	register(&r, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pailfs_oss_access_refused",
-		Help: "1 while the object store refuses our keys or rights: from the first refusal until a request succeeds again. What is cached is served on.",
+		Help: "1 while the object store refuses our keys, or rights to three different names in a row, until a request succeeds again. What is cached is served on.",
 	}, func() float64 {
 		if access.refused.Load() {
 			return 1

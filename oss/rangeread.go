@@ -312,7 +312,7 @@ func (g *getAttempt) finish(f *failure) {
 			g.observed.firstByte = time.Since(g.began)
 		}
 	}
-	c.access.observe(f)
+	c.access.observe(g.object.Key, f)
 	c.metrics.requests[opGet][result].Inc()
 	c.metrics.duration[opGet].Observe(time.Since(g.began).Seconds())
 	g.permit.release(g.observed)

@@ -45,6 +45,7 @@ func TestRevokedKeysAreSaidAndWhatIsCachedIsServed(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			s.put(t, "dir/other", content)
+			s.put(t, "dir/vault", content)
 			p := newPublisher(s)
 			p.publish(p.build(nil))
 			f := startForeground(t, environ(), s.at, s.mountArgs(append(flags, "--http=0")...)...)
@@ -100,6 +101,18 @@ func TestRevokedKeysAreSaidAndWhatIsCachedIsServed(t *testing.T) {
 			}
 			if got := refused(); got != none {
 				t.Errorf("after: %s", got)
+			}
+			// What nobody may read says nothing of the rest.
+			if err := s.SetFaults([]ossemu.Fault{{Kind: ossemu.FaultError, Code: "AccessDenied", KeyPrefix: "dir/vault"}}); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				if _, err := os.ReadFile(filepath.Join(s.at, "dir/vault")); !os.IsPermission(err) {
+					t.Errorf("what is refused: %v", err)
+				}
+			}
+			if got := refused(); got != none {
+				t.Errorf("after one name was refused: %s", got)
 			}
 			_ = open.Close()
 			mustRun(t, "umount", s.at)
