@@ -192,13 +192,15 @@ func readMany(t *testing.T, bucket oss.Bucket, o oss.Object, want []byte, n int,
 
 // writeFaults is every fault that a call must survive as if it had not been.
 var writeFaults = map[string]ossemu.Fault{
-	"lost reply":         {Kind: ossemu.FaultLostReply, Probability: 0.3},
-	"error after commit": {Kind: ossemu.FaultErrorAfterCommit, Code: "InternalError", Probability: 0.3},
-	"internal error":     {Kind: ossemu.FaultError, Code: "InternalError", Probability: 0.3},
-	"throttled":          {Kind: ossemu.FaultError, Code: "UploadTrafficRateLimitExceeded", Probability: 0.1},
-	"reset":              {Kind: ossemu.FaultReset, Probability: 0.3},
-	"truncated":          {Kind: ossemu.FaultTruncate, Probability: 0.3},
-	"reset in the body":  {Kind: ossemu.FaultResetBody, Probability: 0.3},
+	"lost reply":          {Kind: ossemu.FaultLostReply, Probability: 0.3},
+	"error after commit":  {Kind: ossemu.FaultErrorAfterCommit, Code: "InternalError", Probability: 0.3},
+	"internal error":      {Kind: ossemu.FaultError, Code: "InternalError", Probability: 0.3},
+	"throttled":           {Kind: ossemu.FaultError, Code: "UploadTrafficRateLimitExceeded", Probability: 0.1},
+	"reset":               {Kind: ossemu.FaultReset, Probability: 0.3},
+	"truncated":           {Kind: ossemu.FaultTruncate, Probability: 0.3},
+	"reset in the body":   {Kind: ossemu.FaultResetBody, Probability: 0.3},
+	"wrong crc of puts":   {Kind: ossemu.FaultWrongCRC, Operation: "PutObject"},
+	"wrong crc of wholes": {Kind: ossemu.FaultWrongCRC, Operation: "CompleteMultipartUpload"},
 }
 
 func TestWritesSurviveFaults(t *testing.T) {

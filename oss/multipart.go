@@ -187,8 +187,8 @@ func (v *view) CompleteUpload(ctx context.Context, u MultipartUpload, parts []Pa
 	}
 	// The rest of the options was fixed when the upload was created.
 	c.header = map[string]string{}
-	if forbid, ok := header["X-Oss-Forbid-Overwrite"]; ok {
-		c.header["X-Oss-Forbid-Overwrite"] = forbid
+	if forbid, ok := header[forbidOverwrite]; ok {
+		c.header[forbidOverwrite] = forbid
 	}
 	return c.run(ctx)
 }
@@ -241,6 +241,15 @@ func (c *completing) run(ctx context.Context) (Info, error) {
 		case f == nil:
 			if f = c.verify(resp); f == nil {
 				return c.view.stored(ctx, c.retrying, resp.header, c.size)
+			}
+			if f.is(ErrCorrupted) {
+				err := c.view.readBack(ctx, f, resp.header, c.size, c.crc)
+				if err != nil {
+					return Info{}, err
+				}
+				info, err := c.view.stored(ctx, c.retrying, resp.header, c.size)
+				info.CRC64, info.HasCRC64 = c.crc, err == nil
+				return info, err
 			}
 		case f.is(ErrNotFound) || f.is(ErrExists) && c.ambiguous:
 			return c.finishedBefore(ctx, f)
@@ -295,9 +304,7 @@ func (c *completing) verify(resp *response) *failure {
 	if stored, ok := parseCRC64(resp.header); ok && c.hasCRC && stored != c.crc {
 		// The parts were verified one by one; whatever this is, it is done and cannot
 		// be sent again.
-		f := c.corrupt(c.crc, stored)
-		f.transient = false
-		return f
+		return c.corrupt(c.crc, stored)
 	}
 	return nil
 }

@@ -51,6 +51,9 @@ type putting struct {
 	etag   string
 	crc    uint64
 	hasCRC bool
+	// damaged is the ETag of what an earlier request of this call stored, which is not
+	// what was sent; "" if none did.
+	damaged string
 }
 
 func (p *putting) run(ctx context.Context) (Info, error) {
@@ -63,14 +66,25 @@ func (p *putting) run(ctx context.Context) (Info, error) {
 		case f == nil:
 			p.crc, p.hasCRC = resp.sentCRC, true
 			if f = p.verify(resp.header); f == nil {
-				if info, ok := p.answered(resp.header); ok {
-					return info, nil
-				}
-				return p.view.stored(ctx, p.retrying, resp.header, p.body.Size())
+				return p.identity(ctx, resp.header)
 			}
+			switch err := p.view.readBack(ctx, f, resp.header, p.body.Size(), p.crc); {
+			case err == nil:
+				info, err := p.identity(ctx, resp.header)
+				info.CRC64, info.HasCRC64 = p.crc, err == nil
+				return info, err
+			case !errors.Is(err, ErrCorrupted):
+				return Info{}, err
+			}
+			p.damaged = normalETag(resp.header.Get("ETag"))
 		case f.is(ErrExists) && p.ambiguous:
 			// An earlier request of this call may have stored it.
 			return p.ours(ctx, f)
+		case f.is(ErrExists) && p.damaged != "":
+			if err := p.overwriteDamaged(ctx, f); err != nil {
+				return Info{}, err
+			}
+			continue
 		}
 		if err := p.again(ctx, f); err != nil {
 			return Info{}, err
@@ -137,6 +151,31 @@ func (p *putting) ours(ctx context.Context, exists *failure) (Info, error) {
 	return info, nil
 }
 
+// overwriteDamaged lets the next request overwrite what an earlier one of this call has
+// stored damaged. It returns exists if somebody else has put something in its place.
+func (p *putting) overwriteDamaged(ctx context.Context, exists *failure) error {
+	info, err := p.view.head(ctx, p.as(opHead))
+	switch {
+	case errors.Is(err, ErrNotFound):
+		p.damaged = "" // what comes there now is not ours
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w (looking whether it is ours: %w)", exists, err)
+	case info.ETag != p.damaged:
+		return exists
+	}
+	delete(p.header, forbidOverwrite)
+	return nil
+}
+
+// identity returns what was stored, by the answer with the header h.
+func (p *putting) identity(ctx context.Context, h http.Header) (Info, error) {
+	if info, ok := p.answered(h); ok {
+		return info, nil
+	}
+	return p.view.stored(ctx, p.retrying, h, p.body.Size())
+}
+
 // as returns a call about the same key for another operation, within the same
 // deadline.
 func (r *retrying) as(op operation) *retrying {
@@ -185,6 +224,9 @@ func (v *view) stored(ctx context.Context, r *retrying, h http.Header, size int6
 	}
 }
 
+// forbidOverwrite is the header of a request that must not replace an object.
+const forbidOverwrite = "X-Oss-Forbid-Overwrite"
+
 // header turns the options into the request's header. It is never nil.
 func (o *PutOptions) header(op operation, key string) (map[string]string, error) {
 	h := make(map[string]string, len(o.Meta)+3)
@@ -195,7 +237,7 @@ func (o *PutOptions) header(op operation, key string) (map[string]string, error)
 		h["Content-Type"] = o.ContentType
 	}
 	if o.ForbidOverwrite {
-		h["X-Oss-Forbid-Overwrite"] = strconv.FormatBool(true)
+		h[forbidOverwrite] = strconv.FormatBool(true)
 	}
 	for name, value := range o.Meta {
 		if !metaName(name) || !printable(value) {

@@ -190,9 +190,14 @@ func (c *Client) complain(ctx context.Context, r *retrying, f *failure) {
 	if r.failures < 4 {
 		return
 	}
-	last, now := c.complained.Load(), time.Now().UnixNano()
-	if now-last > int64(c.timing.complain) && c.complained.CompareAndSwap(last, now) {
+	if c.mayComplain() {
 		c.log.WarnContext(ctx, "object store keeps failing; repeating", "op", r.op, "key", r.key, "failures", r.failures,
 			"for", time.Since(r.began).Round(time.Millisecond), "err", f)
 	}
+}
+
+// mayComplain reports whether it is time to log once more that the service fails.
+func (c *Client) mayComplain() bool {
+	last, now := c.complained.Load(), time.Now().UnixNano()
+	return now-last > int64(c.timing.complain) && c.complained.CompareAndSwap(last, now)
 }

@@ -29,13 +29,21 @@ type shelf struct {
 	// before runs before a PUT is carried out and may answer it; after runs after.
 	before, after func(w http.ResponseWriter, r *http.Request, put int) (answered bool)
 	puts          int
+	// taken counts those that were carried out.
+	taken int
 	// crc spoils the checksum of the answer.
 	crc uint64
+	// damage, if set, is told how many were carried out before and returns what is stored.
+	damage func(taken int, content []byte) []byte
 }
 
 func (s *shelf) serve(w http.ResponseWriter, r *http.Request, _ int) {
-	if r.Method == http.MethodHead {
+	switch r.Method {
+	case http.MethodHead:
 		s.head(w)
+		return
+	case http.MethodGet:
+		s.get(w, r)
 		return
 	}
 	s.mu.Lock()
@@ -52,7 +60,11 @@ func (s *shelf) serve(w http.ResponseWriter, r *http.Request, _ int) {
 	s.mu.Lock()
 	exists := s.stored && r.Header.Get("X-Oss-Forbid-Overwrite") == "true"
 	if !exists {
+		if s.damage != nil {
+			content = s.damage(s.taken, content)
+		}
 		s.content, s.stored = content, true
+		s.taken++
 	}
 	s.mu.Unlock()
 	if exists {
@@ -75,6 +87,21 @@ func (s *shelf) head(w http.ResponseWriter) {
 	s.describe(w, s.content)
 	w.Header().Set("Content-Length", strconv.Itoa(len(s.content)))
 	w.Header().Set("Last-Modified", "Fri, 24 Feb 2012 06:07:48 GMT")
+}
+
+// get answers a request for all of the content.
+func (s *shelf) get(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.describe(w, s.content)
+	if !strings.EqualFold(r.Header.Get("If-Match"), w.Header().Get("ETag")) {
+		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
+		return
+	}
+	w.Header().Set("Last-Modified", "Fri, 24 Feb 2012 06:07:48 GMT")
+	w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-%d/%d", len(s.content)-1, len(s.content)))
+	w.WriteHeader(http.StatusPartialContent)
+	_, _ = w.Write(s.content)
 }
 
 func (s *shelf) describe(w http.ResponseWriter, content []byte) {
@@ -228,7 +255,7 @@ func TestLostAnswerToAForbiddingPutFindsItsOwnObject(t *testing.T) {
 
 func TestDamagedUploadIsRepeatedThenReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shelf{crc: 1}
+		s := &shelf{damage: func(_ int, content []byte) []byte { return flipped(content) }}
 		b := newBubble(t, s.serve)
 		_, err := b.client.As(Upload).Put(t.Context(), "key", bytes.NewReader([]byte("content")), PutOptions{})
 		if !errors.Is(err, ErrCorrupted) || s.puts != maxCorrupted {
@@ -239,9 +266,89 @@ func TestDamagedUploadIsRepeatedThenReported(t *testing.T) {
 		if !errors.Is(err, ErrCorrupted) || s.puts != maxCorrupted {
 			t.Fatalf("after %d parts: %v, want ErrCorrupted after %d", s.puts, err, maxCorrupted)
 		}
-		s.crc = 0
+		s.damage = nil
 		if _, err := b.client.As(Upload).Put(t.Context(), "key", bytes.NewReader([]byte("content")), PutOptions{}); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// flipped returns content with one bit of it flipped.
+func flipped(content []byte) []byte {
+	content = bytes.Clone(content)
+	content[0] ^= 1
+	return content
+}
+
+func TestUploadWhoseChecksumTheAnswerMistellsIsReadBack(t *testing.T) {
+	ours := []byte("ours")
+	damageFirst := func(n int) func(int, []byte) []byte {
+		return func(taken int, content []byte) []byte {
+			if taken < n {
+				return flipped(content)
+			}
+			return content
+		}
+	}
+	for name, row := range map[string]struct {
+		// lie spoils the checksums of answers.
+		lie      uint64
+		damage   func(taken int, content []byte) []byte
+		replaced bool
+		// want is the error of a Put, taken how many requests store something, content
+		// what is there then.
+		want    error
+		taken   int
+		content string
+	}{
+		"the answer lies":               {lie: 1, taken: 1, content: "ours"},
+		"damaged, then well":            {damage: damageFirst(1), taken: 2, content: "ours"},
+		"damaged, then the answer lies": {lie: 1, damage: damageFirst(2), taken: 3, content: "ours"},
+		"damaged always":                {damage: damageFirst(100), want: ErrCorrupted, taken: maxCorrupted, content: "nurs"},
+		"it lies, and is replaced":      {lie: 1, replaced: true, want: ErrChanged, taken: 1, content: "theirs"},
+	} {
+		for _, forbid := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, forbidding %v", name, forbid), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &shelf{crc: row.lie, damage: row.damage}
+					if row.replaced {
+						s.after = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+							s.describe(w, ours)
+							s.mu.Lock()
+							s.content = []byte("theirs")
+							s.mu.Unlock()
+							return true
+						}
+					}
+					b := newBubble(t, s.serve)
+					info, err := b.client.As(Upload).Put(t.Context(), "key", bytes.NewReader(ours), PutOptions{ForbidOverwrite: forbid})
+					if !errors.Is(err, row.want) || err == nil && (info.CRC64 != CRC64(ours) || !info.HasCRC64 || info.Size != 4) {
+						t.Errorf("Put = %+v, %v, want %v", info, err, row.want)
+					}
+					if s.taken != row.taken || string(s.content) != row.content {
+						t.Errorf("%q after %d puts, want %q after %d", s.content, s.taken, row.content, row.taken)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestDamagedPutIsNotRepeatedOverSomebodyElsesObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{damage: func(_ int, content []byte) []byte { return flipped(content) }}
+		s.before = func(_ http.ResponseWriter, _ *http.Request, put int) bool {
+			if put == 1 {
+				s.mu.Lock()
+				s.content = []byte("theirs")
+				s.mu.Unlock()
+			}
+			return false
+		}
+		b := newBubble(t, s.serve)
+		_, err := b.client.As(Upload).Put(t.Context(), "key", strings.NewReader("ours"), PutOptions{ForbidOverwrite: true})
+		if !errors.Is(err, ErrExists) || string(s.content) != "theirs" {
+			t.Errorf("%q, %v", s.content, err)
 		}
 	})
 }

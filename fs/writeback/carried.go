@@ -1,6 +1,7 @@
 package writeback
 
 import (
+	"context"
 	"slices"
 
 	"github.com/pailfs/pailfs/oss"
@@ -53,17 +54,30 @@ func (st *state) carried(op operation, before, obj oss.Object, crc uint64) *carr
 
 // follows records that found is what a publication of ours, whose answer was lost, has made
 // of the object that is the content of the file of op, and reports whether it is.
-func (s *Space) follows(op operation, src oss.Object, found oss.Info) bool {
+func (s *Space) follows(ctx context.Context, op operation, src oss.Object, found oss.Info) (bool, error) {
+	if found.Size != src.Size {
+		return false, nil
+	}
+	s.mu.Lock()
+	var tried []intent
+	if k := s.mu.Keys[src.Key]; k != nil {
+		tried = slices.Clone(k.Maybe)
+	}
+	s.mu.Unlock()
+	found, err := s.undisputed(ctx, found, tried)
+	if err != nil {
+		return false, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, k := s.mu.Files[op.File], s.mu.Keys[src.Key]
-	if f == nil || f.Staged || f.Object != src || k == nil || found.Size != src.Size || !sameBytes(k.Remote, src) {
-		return false
+	if f == nil || f.Staged || f.Object != src || k == nil || !sameBytes(k.Remote, src) {
+		return false, nil
 	}
 	// While the file needs the object, nobody else changes its key.
 	if !slices.ContainsFunc(k.Maybe, func(i intent) bool { return i.matches(found) }) {
-		return false
+		return false, nil
 	}
 	s.record(&carriedRecord{File: f.ID, Object: found.Object, CRC: found.CRC64, Content: true})
-	return true
+	return true, nil
 }

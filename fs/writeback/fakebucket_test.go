@@ -40,6 +40,8 @@ type fakeStore struct {
 	lateBegin, lateEnd bool
 	late               []func()
 	rand               *rand.Rand
+	// lies says that every checksum is told wrong.
+	lies bool
 	// skew is how far the clock of answers is from the one of objects.
 	skew time.Duration
 	// seen is told of every object that appears, under the lock.
@@ -157,7 +159,7 @@ func (b *fakeBucket) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.Ran
 		return oss.RangeResult{}, oss.ErrChanged
 	}
 	copy(r.Buffer, o.content[r.Offset:])
-	return oss.RangeResult{CRC64: o.CRC64, HasCRC64: true}, nil
+	return oss.RangeResult{CRC64: b.told(o.Info).CRC64, HasCRC64: true}, nil
 }
 
 func (b *fakeBucket) List(ctx context.Context, r oss.ListRequest) (oss.ListPage, error) {
@@ -208,7 +210,15 @@ func (b *fakeBucket) Head(ctx context.Context, key string) (oss.Info, error) {
 	if !ok {
 		return oss.Info{}, oss.ErrNotFound
 	}
-	return o.Info, nil
+	return b.told(o.Info), nil
+}
+
+// told is what the store says of an object.
+func (f *fakeStore) told(info oss.Info) oss.Info {
+	if f.lies {
+		info.CRC64++
+	}
+	return info
 }
 
 // carryOut does what was late.

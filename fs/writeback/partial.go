@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -433,6 +434,11 @@ func (s *Space) follow(ctx context.Context, f *File, base oss.Object, cause erro
 	if err != nil && !errors.Is(err, oss.ErrNotFound) {
 		return fmt.Errorf("look what became of %q: %w", base.Key, err)
 	}
+	if !sameBytes(info.Object, base) {
+		if info, err = s.undisputed(ctx, info, f.tried(base)); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.mu.Files[f.id]
@@ -454,6 +460,16 @@ func (s *Space) follow(ctx context.Context, f *File, base oss.Object, cause erro
 			"path", path, "key", base.Key, "etag", base.ETag)
 	}
 	return fmt.Errorf("%q, %q of %v: %w: %w", path, base.Key, base.ModTime.UTC().Format(time.RFC3339), errBaseGone, syscall.ESTALE)
+}
+
+// tried returns what requests of ours may have made of base, if that is the base of f still.
+func (f *File) tried(base oss.Object) []intent {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	if st := f.space.mu.Files[f.id]; st != nil && st.Partial != nil && st.Partial.Base == base {
+		return slices.Clone(st.Partial.Tried)
+	}
+	return nil
 }
 
 // hide returns an error of the same text and no kind.

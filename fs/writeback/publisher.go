@@ -425,19 +425,28 @@ func (s *Space) check(ctx context.Context, op operation, want intent, upload str
 		return oss.Info{}, fmt.Errorf("compare %q: %w", op.Key, err)
 	}
 	s.mu.Lock()
+	var ours []intent
+	if s.mu.Ops[op.ID] != nil && !s.mu.expected(op, info) {
+		ours = s.mu.oursAt(op, want)
+	}
+	s.mu.Unlock()
+	if info, err = s.undisputed(ctx, info, ours); err != nil {
+		return oss.Info{}, err
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.Ops[op.ID] == nil {
 		return oss.Info{}, errSuperseded
 	}
 	k := s.mu.Keys[op.Key]
-	if info.ETag == "" && !k.present() || sameBytes(info.Object, k.Remote) && !s.mu.otherSum(op, k, info) {
+	if s.mu.expected(op, info) {
 		return info, nil
 	}
-	ours := want.matches(info)
+	found := want.matches(info)
 	for _, i := range k.Maybe {
-		ours = ours || i.matches(info)
+		found = found || i.matches(info)
 	}
-	if ours {
+	if found {
 		s.record(&seenRecord{Key: op.Key, Object: info.Object})
 		return info, nil
 	}
@@ -448,6 +457,12 @@ func (s *Space) check(ctx context.Context, op operation, want intent, upload str
 	}
 	s.conflicting(op, info.Object)
 	return oss.Info{}, errConflict
+}
+
+// expected reports whether info, which the key of op has, is what it had last.
+func (st *state) expected(op operation, info oss.Info) bool {
+	k := st.Keys[op.Key]
+	return info.ETag == "" && !k.present() || sameBytes(info.Object, k.Remote) && !st.otherSum(op, k, info)
 }
 
 // sameBytes reports whether a and b have one content, at one key, whatever their times

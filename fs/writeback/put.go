@@ -359,6 +359,9 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 	if err != nil {
 		return fmt.Errorf("look what is at %q: %w", op.Key, err)
 	}
+	if info, err = s.undisputed(ctx, info, []intent{i}); err != nil {
+		return err
+	}
 	if i.matches(info) {
 		s.noted(info.Object, nil)
 		return s.done(op, info.Object, i.CRC)
@@ -442,9 +445,14 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 		return s.lose(op, snap)
 	case err != nil:
 		return fmt.Errorf("look at the source %q: %w", src.Key, err)
-	case !sameBytes(source.Object, src) && s.follows(op, src, source):
-		return errSuperseded
 	case !sameBytes(source.Object, src):
+		followed, err := s.follows(ctx, op, src, source)
+		switch {
+		case err != nil:
+			return err
+		case followed:
+			return errSuperseded
+		}
 		return s.lose(op, snap)
 	}
 	i := intent{Kind: opPut, Size: src.Size, CRC: source.CRC64}
