@@ -73,7 +73,7 @@ example: deps build ## Train a network on single files of an emulated bucket; ki
 	$(PYTHON) -B prefetch/python/examples/fashion_mnist/run.py --out .demo/fashion-mnist.svg $(EXAMPLE_FLAGS)
 
 .PHONY: bench
-bench: deps build ## Compare pailfs with other clients and the limits, in minutes; writes bench/results and bench/README.md.
+bench: deps build ## Compare pailfs with other clients and the limits, in minutes; writes bench/results.
 	$(BIN)/bench peers $(BENCH_FLAGS)
 
 .PHONY: bench-full

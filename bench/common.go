@@ -122,7 +122,7 @@ func (f commonFlags) open(p program) (*session, error) {
 func whatIsMeasured(args []string) (kept []string) {
 	for i := 0; i < len(args); i++ {
 		name, _, joined := strings.Cut(args[i], "=")
-		if !slices.Contains([]string{"--json", "--work", "--bin", "--readme", "--out"}, name) {
+		if !slices.Contains([]string{"--json", "--work", "--bin", "--page", "--out"}, name) {
 			kept = append(kept, args[i])
 		} else if !joined {
 			i++ // its value
@@ -132,8 +132,8 @@ func whatIsMeasured(args []string) (kept []string) {
 }
 
 // writeTable shows a table, saves the results where that was asked for, and puts the
-// table into a section of the file readme, unless that is "".
-func (f commonFlags) writeTable(p program, r *result.Report, table result.Table, readme, section string) error {
+// table into a section of a page, unless that is "".
+func (f commonFlags) writeTable(p program, r *result.Report, table result.Table, page, section string) error {
 	write := func(w io.Writer) error { return table.WriteMarkdown(w, r) }
 	if err := write(p.stdout); err != nil {
 		return err
@@ -143,10 +143,10 @@ func (f commonFlags) writeTable(p program, r *result.Report, table result.Table,
 			return err
 		}
 	}
-	if readme == "" {
+	if page == "" {
 		return nil
 	}
-	return result.UpdateReadme(readme, section, write)
+	return result.UpdatePage(page, section, write)
 }
 
 // close ends everything and removes the working directory, unless it is to be

@@ -17,11 +17,11 @@ import (
 // cli is the grammar of the command line.
 type cli struct {
 	Run        runCmd        `cmd:"" default:"withargs" help:"Measure workloads, for example: bench read/seq-cold --client pailfs,bare (the default command)."`
-	Targets    targetsCmd    `cmd:"" help:"Measure what must be reached, and write the result to bench/README.md."`
-	Record     recordCmd     `cmd:"" help:"Put later results of single targets among those of all, and write the table to bench/README.md."`
+	Targets    targetsCmd    `cmd:"" help:"Measure what must be reached, and write the result to bench/results."`
+	Record     recordCmd     `cmd:"" help:"Put later results of single targets among those of all, and write the pages anew."`
 	Peers      peersCmd      `cmd:"" help:"Measure pailfs beside other clients and the limits: table, pictures and results."`
-	Seeds      seedsCmd      `cmd:"" help:"Measure what a published table says of OSS-FUSE and others, and write the table to bench/README.md."`
-	Growth     growthCmd     `cmd:"" help:"Say how latency, memory and requests grow with size, files, depth and readers, and write the table to bench/README.md."`
+	Seeds      seedsCmd      `cmd:"" help:"Measure what a published table says of OSS-FUSE and others, and write the table to bench/results."`
+	Growth     growthCmd     `cmd:"" help:"Say how latency, memory and requests grow with size, files, depth and readers, and write the table to bench/results."`
 	Where      whereCmd      `cmd:"" help:"Say where the time of workloads goes: program, kernel, daemon, server, disk, waiting."`
 	Compare    compareCmd    `cmd:"" help:"Say what became faster or slower between two results, and how sure that is."`
 	Demo       demoCmd       `cmd:"" help:"Read a real data set cold, warm, from SSD and from the raw disk; check every byte; draw the result."`

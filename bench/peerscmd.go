@@ -24,7 +24,7 @@ type peersCmd struct {
 	Client    []string `placeholder:"NAME" help:"Clients beside pailfs (default: disk, bare, and every peer on PATH)."`
 	Full      bool     `help:"Full sizes: hours with slow peers. The default sizes take minutes."`
 	Out       string   `placeholder:"DIR" help:"Where to put table, pictures and results (default bench/results/DATE-COMMIT)."`
-	Readme    string   `placeholder:"FILE" help:"Write the table into this file, between its marks (default bench/README.md, when all is measured and nothing is reduced)."`
+	Page      string   `placeholder:"FILE" help:"Write the table into this file, between its marks (default bench/results/peers.md, when all is measured and nothing is reduced)."`
 }
 
 // peersLink is the link of the workloads that have a latency: at the seed's own
@@ -192,22 +192,22 @@ func (c *peersCmd) write(p program, r *result.Report) error {
 			return err
 		}
 	}
-	readme := c.Readme
-	if readme == "" && len(c.Workloads) == 0 && len(c.Client) == 0 && !c.Short && c.Out == "" {
-		readme = filepath.Join("bench", "README.md")
+	page := c.Page
+	if page == "" && len(c.Workloads) == 0 && len(c.Client) == 0 && !c.Short && c.Out == "" {
+		page = result.Page(result.Peers)
 	}
-	if readme == "" {
+	if page == "" {
 		return nil
 	}
-	return result.UpdateReadme(readme, result.Peers, func(w io.Writer) error { return errors.Join(table(w), showPictures(w, r, readme, dir)) })
+	return result.UpdatePage(page, result.Peers, func(w io.Writer) error { return errors.Join(table(w), showPictures(w, r, page, dir)) })
 }
 
 // picture is the file name of a workload's picture.
 func picture(workload string) string { return strings.ReplaceAll(workload, "/", "-") + ".svg" }
 
-// showPictures links those in dir into the file readme.
-func showPictures(w io.Writer, r *result.Report, readme, dir string) error {
-	at, err := filepath.Rel(filepath.Dir(readme), dir)
+// showPictures links those in dir into the file page.
+func showPictures(w io.Writer, r *result.Report, page, dir string) error {
+	at, err := filepath.Rel(filepath.Dir(page), dir)
 	if err != nil {
 		return fmt.Errorf("link pictures: %w", err)
 	}

@@ -8,15 +8,17 @@ import (
 
 // recordCmd puts later runs of single targets into the table.
 type recordCmd struct {
-	Files  []string `arg:"" type:"existingfile" help:"Results of some targets, as targets --json writes them."`
-	Into   string   `default:"bench/results/targets.json" placeholder:"FILE" help:"The results of all targets (default ${default})."`
-	Readme string   `default:"bench/README.md" placeholder:"FILE" help:"Write the table into this file, between its marks (default ${default})."`
+	Files []string `arg:"" optional:"" type:"existingfile" help:"Results of some targets, as targets --json writes them."`
+	Into  string   `default:"bench/results/targets.json" placeholder:"FILE" help:"The results of all targets (default ${default})."`
+	Page  string   `default:"bench/results/targets.md" placeholder:"FILE" help:"Write the table into this file, between its marks (default ${default})."`
+	Found string   `default:"bench/README.md" placeholder:"FILE" help:"Write the most important of them into this file, between its marks (default ${default})."`
 }
 
 // Help says what becomes of the rest.
 func (recordCmd) Help() string {
 	return `Measuring every target takes hours. Those that a change touches can be measured alone and take the place of what was known of them;
 a note beside each says when, how and of which commit it was taken. Runs with reduced sizes, of a modified tree or of another machine are refused.
+Without a file the pages are written anew.
 
 Example:
 
@@ -45,7 +47,7 @@ func (c *recordCmd) Run(p program) error {
 	if err := all.Save(c.Into); err != nil {
 		return err
 	}
-	if err := result.UpdateReadme(c.Readme, result.Results, all.WriteMarkdown); err != nil {
+	if err := writePages(all, c.Page, c.Found); err != nil {
 		return err
 	}
 	showTargets(p, all)

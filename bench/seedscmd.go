@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/suite"
@@ -17,11 +16,11 @@ func (c *seedsCmd) Run(p program) error {
 	return c.run(p, result.Seeds, (*suite.Runner).SeedsTable)
 }
 
-// tableFlags are those of commands that measure one table of bench/README.md.
+// tableFlags are those of commands that measure one page of bench/results.
 type tableFlags struct {
 	commonFlags
 
-	Readme string `placeholder:"FILE" help:"Write the table into this file, between its marks (default bench/README.md, at full size)."`
+	Page string `placeholder:"FILE" help:"Write the table into this file, between its marks (default that of its name in bench/results, at full size)."`
 }
 
 // run measures a table and writes it between the marks of that name.
@@ -38,9 +37,9 @@ func (c *tableFlags) run(p program, marks string, measure func(*suite.Runner, co
 	if err := errors.Join(err, s.close(p)); err != nil {
 		return err
 	}
-	readme := c.Readme
-	if readme == "" && !c.Short {
-		readme = filepath.Join("bench", "README.md")
+	page := c.Page
+	if page == "" && !c.Short {
+		page = result.Page(marks)
 	}
-	return c.writeTable(p, s.report, table, readme, marks)
+	return c.writeTable(p, s.report, table, page, marks)
 }

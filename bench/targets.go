@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ type targetsCmd struct {
 
 	Names  []string `arg:"" optional:"" name:"target" help:"Only these targets."`
 	List   bool     `help:"Show what targets there are."`
-	Readme string   `placeholder:"FILE" help:"Write the table into this file, between its marks (default bench/README.md, when all targets are measured at full size)."`
+	Page   string   `placeholder:"FILE" help:"Write the table into this file, between its marks (default bench/results/targets.md, and what was found into bench/README.md, when all targets are measured at full size)."`
 	Strict bool     `help:"End with an error when a target is missed."`
 }
 
@@ -118,10 +119,10 @@ func showTargets(p program, r *result.Report) {
 
 // write puts the report where it belongs.
 func (c *targetsCmd) write(r *result.Report) error {
-	readme, file := c.Readme, c.JSON
+	page, file, found := c.Page, c.JSON, ""
 	if len(c.Names) == 0 && !c.Short {
-		if readme == "" {
-			readme = filepath.Join("bench", "README.md")
+		if page == "" {
+			page, found = result.Page(result.Targets), result.Page(result.Found)
 		}
 		if file == "" {
 			file = filepath.Join("bench", "results", "targets.json")
@@ -132,8 +133,25 @@ func (c *targetsCmd) write(r *result.Report) error {
 			return err
 		}
 	}
-	if readme != "" {
-		return result.UpdateReadme(readme, result.Results, r.WriteMarkdown)
+	return writePages(r, page, found)
+}
+
+// headlines are the targets that bench/README.md shows, whatever came of them.
+var headlines = []string{
+	"seq-warm", "seq-ssd", "rand4k-ssd", "seq-cold-link", "rand4k-cold", "small-warm-immutable-1", "small-warm-1", "small-cold",
+	"requests-first", "memory", "manifest-list-flat", "list-first", "tree", "write-1", "write-stall", "write-in-oss", "restore",
+	"train-retinanet", "train-again",
+}
+
+// writePages writes the targets into page, and what was found into the file found; "" is none.
+func writePages(r *result.Report, page, found string) error {
+	if page != "" {
+		if err := result.UpdatePage(page, result.Targets, r.WriteMarkdown); err != nil {
+			return err
+		}
 	}
-	return nil
+	if found == "" {
+		return nil
+	}
+	return result.UpdatePage(found, result.Found, func(w io.Writer) error { return r.WriteSummary(w, headlines) })
 }

@@ -16,7 +16,7 @@ type whereCmd struct {
 	Workloads []string `arg:"" optional:"" name:"workload" help:"Only these workloads; see bench --list."`
 	Full      bool     `help:"Full sizes."`
 	Flag      []string `placeholder:"FLAG" help:"Further flags of pailfs mount, such as --flag=--immutable."`
-	Readme    string   `placeholder:"FILE" help:"Write the table into this file, between its marks."`
+	Page      string   `placeholder:"FILE" help:"Write the table into this file, between its marks."`
 }
 
 // Help says what the shares are of.
@@ -58,8 +58,8 @@ func (c *whereCmd) Run(p program) error {
 			return err
 		}
 	}
-	if c.Readme != "" {
-		return result.UpdateReadme(c.Readme, result.Where, write)
+	if c.Page != "" {
+		return result.UpdatePage(c.Page, result.Where, write)
 	}
 	return nil
 }

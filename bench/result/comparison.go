@@ -102,7 +102,7 @@ func times(s, other *Series) string {
 	return fmt.Sprintf("%.2f", t)
 }
 
-// WriteMarkdown writes the tables for README.md.
+// WriteMarkdown writes the tables for their page.
 func (c Comparison) WriteMarkdown(w io.Writer, r *Report) error {
 	var b strings.Builder
 	r.writeMachine(&b)

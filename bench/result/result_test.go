@@ -165,13 +165,13 @@ func TestShortRunsAreNotJudged(t *testing.T) {
 	}
 }
 
-func TestReadmeKeepsWhatIsAroundTheMarks(t *testing.T) {
+func TestPageKeepsWhatIsAroundTheMarks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "README.md")
-	if err := os.WriteFile(path, []byte("before\n<!-- results: begin -->\nformer results\n<!-- results: end -->\nafter\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("before\n<!-- targets: begin -->\nformer results\n<!-- targets: end -->\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := UpdateReadme(path, Results, report().WriteMarkdown); err != nil {
+		if err := UpdatePage(path, Targets, report().WriteMarkdown); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,8 +193,26 @@ func TestReadmeKeepsWhatIsAroundTheMarks(t *testing.T) {
 	if err := os.WriteFile(path, []byte("no marks"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := UpdateReadme(path, Results, report().WriteMarkdown); err == nil {
+	if err := UpdatePage(path, Targets, report().WriteMarkdown); err == nil {
 		t.Error("a file without marks was accepted")
+	}
+}
+
+func TestSummaryShowsWhatWasMissedAndWhatIsAskedFor(t *testing.T) {
+	r := report()
+	for _, row := range []struct {
+		names []string
+		met   int
+	}{{nil, 0}, {[]string{r.Targets[0].Name}, 1}} {
+		var b strings.Builder
+		if err := r.WriteSummary(&b, row.names); err != nil {
+			t.Fatal(err)
+		}
+		for want, count := range map[string]int{"| **missed** |": 1, "| met |": row.met, "1 missed": 1} {
+			if got := strings.Count(b.String(), want); got != count {
+				t.Errorf("%q is there %d times, want %d, in:\n%s", want, got, count, &b)
+			}
+		}
 	}
 }
 

@@ -138,7 +138,34 @@ func (r *Report) Verdict(t *Target) string {
 	return t.Verdict()
 }
 
-// WriteMarkdown writes the whole report for README.md.
+// WriteSummary writes what was found: the targets called names, and those that were missed or
+// refused.
+func (r *Report) WriteSummary(w io.Writer, names []string) error {
+	var b strings.Builder
+	r.writeMachine(&b)
+	verdicts := make(map[string]int)
+	for i := range r.Targets {
+		verdicts[r.Verdict(&r.Targets[i])]++
+	}
+	fmt.Fprintf(&b, "Of %d targets %d are met, %d missed and %d refused. The others are shown, not judged.\n\n",
+		len(r.Targets), verdicts["met"], verdicts["missed"], verdicts["refused"])
+	b.WriteString("| work | against | want | measured | | pailfs | reference |\n|---|---|---|---|---|---|---|\n")
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		verdict := r.Verdict(t)
+		switch {
+		case verdict == "missed", verdict == "refused":
+			verdict = "**" + verdict + "**"
+		case !slices.Contains(names, t.Name):
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", t.Work, t.Against, t.ShowWant(), t.ShowMeasured(), verdict, t.Subject, t.Reference)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteMarkdown writes the whole report for its page.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	r.writeMachine(&b)
