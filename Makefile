@@ -24,10 +24,11 @@ export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/pailfs (static), bin/pailfs-gpu (cgo), bin/pailfs-kube, bin/ossemu and bin/bench.
+build: ## Build bin/pailfs (static), bin/pailfs-gpu (cgo), bin/pailfs-kube, bin/pailfs-csi, bin/ossemu and bin/bench.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs ./cmd/pailfs
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs-gpu ./cmd/pailfs-gpu
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs-kube ./cmd/pailfs-kube
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pailfs-csi ./cmd/pailfs-csi
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ossemu ./cmd/ossemu
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench ./bench
 
@@ -36,17 +37,18 @@ scheduler: ## Build bin/pailfs-scheduler (static), kube-scheduler with the plugi
 	cd deploy/sched/plugin && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) $(KUBE_VERSION)' -o $(CURDIR)/$(BIN)/pailfs-scheduler ./pailfs-scheduler
 
 .PHONY: install
-install: ## Install what was built: pailfs, pailfs-gpu, pailfs-kube, the mount helper (/sbin) and the systemd unit (/etc), below $(DESTDIR).
+install: ## Install what was built: pailfs, pailfs-gpu, pailfs-kube, pailfs-csi, the mount helper (/sbin) and the systemd unit (/etc), below $(DESTDIR).
 	@test -x $(BIN)/pailfs || { echo "$(BIN)/pailfs is not there: run make build first, as yourself"; exit 1; }
 	install -D -m 0755 $(BIN)/pailfs $(DESTDIR)/usr/local/bin/pailfs
 	install -D -m 0755 $(BIN)/pailfs-gpu $(DESTDIR)/usr/local/bin/pailfs-gpu
 	install -D -m 0755 $(BIN)/pailfs-kube $(DESTDIR)/usr/local/bin/pailfs-kube
+	install -D -m 0755 $(BIN)/pailfs-csi $(DESTDIR)/usr/local/bin/pailfs-csi
 	install -d -m 0755 $(DESTDIR)/sbin
 	ln -sf /usr/local/bin/pailfs $(DESTDIR)/sbin/mount.fuse.pailfs
 	install -D -m 0644 deploy/systemd/pailfs@.service $(DESTDIR)/etc/systemd/system/pailfs@.service
 
 .PHONY: images
-images: deps build ## Build the container images pailfs and pailfs-kube with buildah, tagged TAG (default latest), without a registry.
+images: deps build ## Build the container images pailfs, pailfs-kube and pailfs-csi with buildah, tagged TAG (default latest), without a registry.
 	deploy/docker/build $(BIN) $(or $(TAG),latest)
 
 .PHONY: dist

@@ -26,9 +26,9 @@ import (
 // patience bounds every wait; nothing is asserted on time.
 const patience = 2 * time.Minute
 
-// images builds both images from bin/ into storage of the test's own, and returns the root of
-// a container of each.
-func images(t *testing.T) (mount, kube string) {
+// images builds the images from bin/ into storage of the test's own, and returns the root of
+// a container of each that is tried.
+func images(t *testing.T) (mount, kube, csi string) {
 	t.Helper()
 	dir := t.TempDir()
 	storage := []string{"--storage-driver", "vfs", "--root", dir + "/root", "--runroot", dir + "/run"}
@@ -43,7 +43,7 @@ func images(t *testing.T) (mount, kube string) {
 		t.Cleanup(func() { do(t, "buildah", append(storage, "rm", c)...) })
 		return do(t, "buildah", append(storage, "mount", c)...)
 	}
-	return root("pailfs"), root("pailfs-kube")
+	return root("pailfs"), root("pailfs-kube"), root("pailfs-csi")
 }
 
 // pushed checks the values that name images by what they are: those of the chart.
@@ -62,7 +62,7 @@ func pushed(t *testing.T, text string) {
 		t.Fatalf("%v:\n%s", err, text)
 	}
 	i, digest := values.Image, regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	if i.Registry == "" || i.Tag != "test" || !digest.MatchString(i.Digests["pailfs"]) || !digest.MatchString(i.Digests["pailfs-kube"]) || i.Digests["pailfs"] == i.Digests["pailfs-kube"] {
+	if i.Registry == "" || !digest.MatchString(i.Digests["pailfs-csi"]) || i.Tag != "test" || !digest.MatchString(i.Digests["pailfs"]) || !digest.MatchString(i.Digests["pailfs-kube"]) || i.Digests["pailfs"] == i.Digests["pailfs-kube"] {
 		t.Errorf("pushed:\n%s", text)
 	}
 }
@@ -135,7 +135,7 @@ func bucket(t *testing.T) (endpoint string, stat func(key string) (oss.Object, e
 }
 
 func TestImagesMount(t *testing.T) {
-	mount, kube := images(t)
+	mount, kube, csi := images(t)
 	endpoint, stat := bucket(t)
 
 	// The mount's image, as the DaemonSet runs it: keys in a file, and privileges dropped.
@@ -203,6 +203,13 @@ func TestImagesMount(t *testing.T) {
 		out, err := inside(kube, append([]string{"/usr/local/bin/" + c.args[0]}, c.args[1:]...)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), c.want) {
 			t.Errorf("%v: %v\n%s", c.args, err, out)
+		}
+	}
+	// The driver's image has the program with which it mounts.
+	for _, c := range [][]string{{"pailfs", "version"}, {"pailfs-csi", "version"}} {
+		out, err := inside(csi, append([]string{"/usr/local/bin/" + c[0]}, c[1:]...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c[0]) {
+			t.Errorf("%v: %v\n%s", c, err, out)
 		}
 	}
 	gpu, err := inside(kube, "/usr/local/bin/pailfs", "gpu", "--json").Output()

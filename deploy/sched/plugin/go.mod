@@ -28,7 +28,7 @@ require (
 	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/container-storage-interface/spec v1.9.0 // indirect
+	github.com/container-storage-interface/spec v1.13.0 // indirect
 	github.com/containerd/containerd/api v1.10.0 // indirect
 	github.com/containerd/errdefs v1.0.0 // indirect
 	github.com/containerd/errdefs/pkg v0.3.0 // indirect
@@ -171,3 +171,6 @@ require (
 )
 
 replace github.com/pailfs/pailfs => ../../..
+
+// Kubernetes has a part of the interface that later versions took out, and nothing here serves volumes.
+replace github.com/container-storage-interface/spec => github.com/container-storage-interface/spec v1.9.0
