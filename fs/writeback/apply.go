@@ -68,7 +68,7 @@ func (r *openedRecord) apply(st *state) {
 func (r *takenRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil {
 		// What was committed is the object: no record holds what is staged now.
-		f.Staged, f.BaseGen, f.Inline, f.Partial = true, f.Gen, 0, nil
+		f.Staged, f.BaseGen, f.Inline, f.Partial, f.Vouched = true, f.Gen, 0, nil, nil
 		f.Size, f.Stamp = r.Size, r.Stamp
 	}
 }
@@ -84,7 +84,7 @@ func (r *closedRecord) apply(st *state) {
 	}
 	f.Gen, f.Size, f.Stamp = r.Gen, r.Size, r.Stamp
 	if r.HasInline {
-		f.Durable, f.Inline = r.Gen, r.Gen
+		f.Durable, f.Inline, f.Vouched = r.Gen, r.Gen, nil
 	}
 	if !f.Linked {
 		return
@@ -100,6 +100,9 @@ func (r *closedRecord) apply(st *state) {
 func (r *durableRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil {
 		f.Durable = max(f.Durable, r.Gen)
+		if f.Durable >= f.Gen {
+			f.Vouched = nil
+		}
 	}
 }
 
@@ -316,7 +319,7 @@ func (r *conflictedRecord) apply(st *state) {
 
 func (r *adoptedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && f.Staged && f.PubGen == f.Gen {
-		f.Staged, f.Object, f.Partial = false, f.Published, nil
+		f.Staged, f.Object, f.Partial, f.Vouched = false, f.Published, nil, nil
 		// It may have been renamed since it was published.
 		st.displace(f)
 		if f.Attr.Set || f.Attr.Mtime != 0 {
@@ -331,7 +334,7 @@ func (r *revertedRecord) apply(st *state) {
 		return
 	}
 	if f.Object.ETag != "" {
-		f.Staged, f.Size, f.Partial = false, f.Object.Size, nil
+		f.Staged, f.Size, f.Partial, f.Vouched = false, f.Object.Size, nil, nil
 		st.displace(f)
 		return
 	}

@@ -44,6 +44,9 @@ func (s *Space) compactIfLarge() {
 		if f.Partial != nil {
 			live += 200 + int64(len(f.Partial.Local))
 		}
+		if f.Vouched != nil {
+			live += 200 + int64(len(f.Vouched.Local))
+		}
 		if f.XAttrs != nil {
 			live += int64(len(f.XAttrs.Given) + len(f.XAttrs.Pub))
 		}
@@ -245,8 +248,13 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 			}
 		}
 		b = frame(b, r)
+		if f.Vouched != nil {
+			b = frame(b, &partialRecord{File: id, Partial: *f.Vouched})
+		}
 		if f.Partial != nil {
 			b = frame(b, &partialRecord{File: id, Partial: *f.Partial})
+		} else if f.Vouched != nil {
+			b = frame(b, &partialRecord{File: id})
 		}
 		if f.XAttrs != nil {
 			b = frame(b, &snapXAttrs{File: id, XAttrs: *f.XAttrs})

@@ -20,7 +20,13 @@ const (
 // cutShort returns the record of a change of size that a kill kept from being written
 // down, or nil: nothing beyond the end of the staged file at path is the base's.
 func (f *fileState) cutShort(path string) (record, error) {
-	if !f.Staged || f.Partial == nil {
+	limit := int64(0)
+	for _, p := range []*partial{f.Partial, f.Vouched} {
+		if p != nil {
+			limit = max(limit, p.Limit)
+		}
+	}
+	if !f.Staged || limit == 0 {
 		return nil, nil
 	}
 	_, size, err := stampOf(path)
@@ -29,7 +35,7 @@ func (f *fileState) cutShort(path string) (record, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case size < f.Partial.Limit:
+	case size < limit:
 		return &cutRecord{File: f.ID, Limit: size}, nil
 	}
 	return nil, nil

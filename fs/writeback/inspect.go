@@ -182,6 +182,9 @@ func (l *left) judge(boot string) error {
 		if err != nil {
 			return err
 		}
+		if back := f.goBack(what, st.keptOf[id] != 0, rebooted); back != nil {
+			st.apply(back)
+		}
 		if cut, err := f.cutShort(stagedPath(l.dir, id)); err != nil {
 			return err
 		} else if cut != nil {

@@ -43,7 +43,8 @@ func (p *partial) walk(c *coder) {
 
 // partialRecord says which bytes of a staged file are its own. It comes in one group
 // with the record that stages or commits the file, and after that of a snapshot.
-// Without a base all of them are.
+// Without a base all of them are. What the one before said is vouched for until a
+// generation is durable.
 type partialRecord struct {
 	File    fileID
 	Partial partial
@@ -60,12 +61,39 @@ func (r *partialRecord) apply(st *state) {
 	if f == nil || !f.Staged {
 		return
 	}
+	if f.Vouched == nil {
+		f.Vouched = f.Partial
+	}
 	f.Partial = nil
 	if r.Partial.Base.ETag != "" {
 		p := r.Partial
 		f.Partial = &p
 	}
+	if f.Partial.same(f.Vouched) {
+		f.Vouched = nil
+	}
 	st.displace(f)
+}
+
+// same reports whether p and q say that the same bytes are there. There may be neither.
+func (p *partial) same(q *partial) bool {
+	if p == nil || q == nil {
+		return p == q
+	}
+	return p.Base == q.Base && p.Limit == q.Limit && p.Chunk == q.Chunk && p.Local == q.Local
+}
+
+// goBack returns the record by which a partial file that the loss of power took something of
+// becomes what it was at its last durable generation, as far as its chunks go: the others are the
+// base's, and not what the disk happens to have of them. It is nil if there is nothing to go back
+// to, or if the file loses its name, for then what is left is for people to look at. v is its fate,
+// kept says that it is to be published although another file has the name.
+func (f *fileState) goBack(v fate, kept, rebooted bool) record {
+	lost := v == fateLost && f.Durable > f.BaseGen || v == fateStays && f.suspect()
+	if !lost || !rebooted || kept || !f.Linked || !f.Staged || f.Vouched == nil {
+		return nil
+	}
+	return &partialRecord{File: f.ID, Partial: *f.Vouched}
 }
 
 // cutRecord says that a staged file was cut: nothing from Limit on is the base's any
@@ -83,14 +111,22 @@ func (r *cutRecord) walk(c *coder) {
 
 func (r *cutRecord) apply(st *state) {
 	f := st.Files[r.File]
-	if f == nil || f.Partial == nil || r.Limit >= f.Partial.Limit {
+	if f == nil {
 		return
 	}
-	n := newPresence(f.Partial)
-	n.cut(r.Limit)
-	p := *f.Partial
-	p.Limit, p.Local = n.record()
-	f.Partial = &p
+	f.Partial, f.Vouched = f.Partial.cut(r.Limit), f.Vouched.cut(r.Limit)
+}
+
+// cut returns p with a lower limit, if that is lower. There may be no p.
+func (p *partial) cut(limit int64) *partial {
+	if p == nil || limit >= p.Limit {
+		return p
+	}
+	n := newPresence(p)
+	n.cut(limit)
+	c := *p
+	c.Limit, c.Local = n.record()
+	return &c
 }
 
 // rebasedRecord says that the base's key holds what we published of the file, although
@@ -115,23 +151,25 @@ func (r *rebasedRecord) apply(st *state) {
 // rebase makes base, which was published of f since it was staged, the base of what is
 // not local.
 func (st *state) rebase(f *fileState, base oss.Object) {
-	if f.Partial == nil {
-		return
+	for _, p := range []**partial{&f.Partial, &f.Vouched} {
+		if *p != nil {
+			with := **p
+			with.Base, with.Tried = base, nil
+			*p = &with
+		}
 	}
-	p := *f.Partial
-	p.Base, p.Tried = base, nil
-	f.Partial = &p
 	st.displace(f)
 }
 
 // tries notes that the base's key may come to hold i, made of f.
 func (st *state) tries(f *fileState, key string, i intent) {
-	if f.Partial == nil || f.Partial.Base.Key != key || slices.Contains(f.Partial.Tried, i) {
-		return
+	for _, p := range []**partial{&f.Partial, &f.Vouched} {
+		if *p != nil && (*p).Base.Key == key && !slices.Contains((*p).Tried, i) {
+			with := **p
+			with.Tried = append(slices.Clone(with.Tried), i)
+			*p = &with
+		}
 	}
-	p := *f.Partial
-	p.Tried = append(slices.Clone(p.Tried), i)
-	f.Partial = &p
 }
 
 // elsewhere reports whether the object at key, of which k is believed, is needed for the

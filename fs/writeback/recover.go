@@ -275,6 +275,9 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 		return err
 	}
 	s.mu.spoiled = s.mu.spoiled || v == fateLost || f.suspect()
+	if back := f.goBack(v, s.mu.keptOf[f.ID] != 0, rebooted); back != nil {
+		s.record(back)
+	}
 	if cut, err := f.cutShort(s.path(f.ID)); err != nil {
 		return err
 	} else if cut != nil {

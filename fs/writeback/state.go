@@ -65,6 +65,9 @@ type fileState struct {
 	Object  oss.Object
 	// Partial, if set, says which bytes the staged file lacks, and who has them.
 	Partial *partial
+	// Vouched is what Partial was at the last durable generation, if another was committed
+	// since: the loss of power may take what only Partial has.
+	Vouched *partial
 	// Origin is the object that the file was made from, if any.
 	Origin oss.Object
 

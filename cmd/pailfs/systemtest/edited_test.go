@@ -198,11 +198,7 @@ func someChange(rng *rand.Rand, size int64) change {
 
 // check fails unless an object is what the first safe edits left, but for bytes that later
 // ones wrote.
-func (e *edited) check(object []byte, safe int) error { return e.checkLeft(object, safe, false) }
-
-// checkLeft is check of what a loss of power left of a file, which is named as lost and is not
-// published: where no safe edit wrote it may have zeros.
-func (e *edited) checkLeft(object []byte, safe int, lost bool) error {
+func (e *edited) check(object []byte, safe int) error {
 	// Between what was acknowledged and a later end there may be zeros.
 	least := e.size(safe)
 	most := least
@@ -222,7 +218,7 @@ func (e *edited) checkLeft(object []byte, safe int, lost bool) error {
 		if bytes.Equal(got, want) {
 			continue
 		}
-		if i := e.foreign(safe, got, want, off, least, lost); i >= 0 {
+		if i := e.foreign(safe, got, want, off, least); i >= 0 {
 			return fmt.Errorf("%s: of %d edits %d were acknowledged, and the byte at %d is neither what they left there nor of a later one: %x, want %x",
 				e.base.Key, len(e.edits), safe, off+int64(i), got[i:min(i+16, len(got))], want[min(i, len(want)):min(i+16, len(want))])
 		}
@@ -232,15 +228,10 @@ func (e *edited) checkLeft(object []byte, safe int, lost bool) error {
 
 // foreign returns the index of a byte of got, at off, that is neither in want nor what an
 // edit after the safe ones made it, which from zeros on may be nothing; -1 if there is none.
-func (e *edited) foreign(safe int, got, want []byte, off, zeros int64, lost bool) int {
-	right, written := make([]bool, len(got)), make([]bool, len(got))
-	for _, d := range e.edits[:safe] {
-		for at := max(d.off, off); at < min(d.off+d.size, off+int64(len(got))); at++ {
-			written[at-off] = true
-		}
-	}
+func (e *edited) foreign(safe int, got, want []byte, off, zeros int64) int {
+	right := make([]bool, len(got))
 	for i, b := range got {
-		right[i] = i < len(want) && b == want[i] || b == 0 && (off+int64(i) >= zeros || lost && !written[i])
+		right[i] = i < len(want) && b == want[i] || b == 0 && off+int64(i) >= zeros
 	}
 	for n := safe; n < len(e.edits); n++ {
 		d := e.edits[n]

@@ -154,7 +154,7 @@ func (s snapshot) restored(l *load, lost []string) {
 			t.Errorf("%s: %v", when, err)
 			continue
 		}
-		if err := e.checkLeft(content, safe, slices.Contains(lost, e.base.Key)); err != nil {
+		if err := e.check(content, safe); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 		// What was closed after the last fsync and is lost has to be looked at first.
