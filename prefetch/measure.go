@@ -3,9 +3,14 @@ package prefetch
 import (
 	"cmp"
 	"context"
+	"time"
 
+	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
+
+// measureStep is how long somebody measures while others wait for it.
+const measureStep = 10 * time.Millisecond
 
 // Measured tells how much of one path is in the cache.
 type Measured struct {
@@ -24,29 +29,53 @@ type Measured struct {
 // Measure counts what is on SSD of paths, files or folders, in the versions that their
 // names mean now. It fetches nothing, but lists folders where no manifest is.
 // What who may not read is not counted, and an error.
-func (p *Prefetcher) Measure(ctx context.Context, who session.Who, paths []string) []Measured {
+//
+// It works in turns with what other users measure, u being whose turn it is, and leaves
+// half of the processors to others.
+func (p *Prefetcher) Measure(ctx context.Context, u budget.User, who session.Who, paths []string) []Measured {
 	results := make([]Measured, 0, len(paths))
+	if err := p.measuring.take(ctx, u); err != nil {
+		return results
+	}
+	began, taken := time.Now(), true
+	defer func() {
+		if taken {
+			p.measuring.give()
+		}
+	}()
+	// pause lets others have their turn when this one has lasted long enough.
+	pause := func() error {
+		if !taken || time.Since(began) < measureStep {
+			return ctx.Err()
+		}
+		err := p.measuring.yield(ctx, u, &taken)
+		began = time.Now()
+		return err
+	}
 	for _, path := range paths {
+		if pause() != nil {
+			break
+		}
 		m := Measured{Path: path}
 		var unreadable error
 		err := p.walk(ctx, who, path, func(_ string, f Found) error {
 			if f.Err != nil {
 				unreadable = cmp.Or(unreadable, f.Err)
-				return ctx.Err()
+				return pause()
 			}
 			o := f.Object
 			m.Files++
 			m.Bytes += o.Size
 			if f.Staged {
 				m.FilesWarm, m.BytesWarm = m.FilesWarm+1, m.BytesWarm+o.Size
-				return ctx.Err()
+				return pause()
 			}
 			r := p.cache.Residency(o)
 			m.BytesWarm += r.SSD
 			if r.Whole || o.Size == 0 {
 				m.FilesWarm++
 			}
-			return ctx.Err()
+			return pause()
 		})
 		err = cmp.Or(err, unreadable)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -68,6 +69,8 @@ type Prefetcher struct {
 	sched   *scheduler
 	resolve chan struct{}
 	goAway  chan struct{}
+	// measuring lets users measure one after the other.
+	measuring *turns
 	// loading has a place for each file of a session that is being read.
 	loading chan struct{}
 
@@ -115,7 +118,7 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	if cfg.Width == nil {
 		cfg.Width = func() int { return 64 }
 	}
-	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders)}
+	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders), measuring: newTurns(max(1, runtime.GOMAXPROCS(0)/2))}
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger})
 	p.mu.fetches = make(map[*session.Entry]*fetch)

@@ -438,7 +438,7 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 		if _, held := c.count(); held != 0 {
 			t.Errorf("%d are held", held)
 		}
-		measured := p.Measure(t.Context(), session.Root(), []string{"good", "missing"})
+		measured := p.Measure(t.Context(), budget.User{}, session.Root(), []string{"good", "missing"})
 		if m := measured[0]; m.Files != 6000 || m.FilesWarm != 6000 || m.BytesWarm != m.Bytes || measured[1].Error == "" {
 			t.Errorf("after warming: %+v", measured)
 		}
@@ -446,7 +446,7 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 		if results[0].Files != 6000 || results[0].Bytes != 6000_000 || results[1].Error == "" {
 			t.Errorf("%+v", results)
 		}
-		if m := p.Measure(t.Context(), session.Root(), []string{"good"})[0]; m.Files != 6000 || m.FilesWarm != 0 || m.BytesWarm != 0 {
+		if m := p.Measure(t.Context(), budget.User{}, session.Root(), []string{"good"})[0]; m.Files != 6000 || m.FilesWarm != 0 || m.BytesWarm != 0 {
 			t.Errorf("after evicting: %+v", m)
 		}
 	})

@@ -28,7 +28,7 @@ const (
 	// firstAbuser is the user id of the first of those who attack.
 	firstAbuser = 70_000
 	// abusersAtOnce is how many of them call at the same moment. go-fuse keeps a buffer of
-	// 1 MiB for each request that it serves, which no budget bounds.
+	// 1 MiB for each request that it serves; those that wait have a budget.
 	abusersAtOnce = 40
 )
 

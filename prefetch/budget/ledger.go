@@ -22,6 +22,9 @@ const (
 	Answers
 	// Jobs are warm jobs, by their number.
 	Jobs
+	// Waits are ioctls that wait in the daemon for a call to end, by their number: each has a
+	// buffer of 1 MiB there.
+	Waits
 	// Kinds is how many there are.
 	Kinds
 )
@@ -34,6 +37,7 @@ var kinds = [Kinds]struct{ name, unit, remedy string }{
 	Calls:    {"calls", "", "wait for the answers of those that were made"},
 	Requests: {"waiting requests", " bytes", "name fewer paths in a call, and wait in fewer calls at once"},
 	Answers:  {"answers", " bytes", "fetch the answers of the calls that were made, or drop them"},
+	Waits:    {"waiting ioctls", "", "ask again later, as the answer says"},
 	Jobs:     {"warm jobs", "", "close jobs that are finished, and name more paths in each"},
 }
 
@@ -47,7 +51,7 @@ type Limits [Kinds]int64
 // the collector leaves lying beside it, is less than the 150 MB that the daemon may have
 // beside its memory tier.
 func DefaultLimits() Limits {
-	return Limits{Sessions: 1536, Names: 24 << 20, Calls: 2048, Requests: 8 << 20, Answers: 8 << 20, Jobs: 32}
+	return Limits{Sessions: 1536, Names: 24 << 20, Calls: 2048, Requests: 8 << 20, Answers: 8 << 20, Jobs: 32, Waits: 32}
 }
 
 // User is somebody to whom something is charged.

@@ -17,6 +17,7 @@ type call struct {
 	cursor cursor
 	caller Caller
 	method string
+	began  time.Time
 	cancel context.CancelFunc
 	// done is closed when doc is set.
 	done chan struct{}
@@ -165,6 +166,7 @@ func (m *Mux) admit(caller Caller, method string, size int64) (*call, context.Co
 		cursor:    m.newCursor(),
 		caller:    caller,
 		method:    method,
+		began:     time.Now(),
 		done:      make(chan struct{}),
 		attending: 1,
 	}
@@ -253,11 +255,18 @@ func (m *Mux) document(ctx context.Context, c *call, do work) ([]byte, Code) {
 	return doc, codeOK
 }
 
-// attend waits for the call, though not long, and answers with what there is.
+// attend waits for the call, though not long, and answers with what there is. Where too
+// many wait already it answers at once, and says when to ask again.
 func (m *Mux) attend(ctx context.Context, c *call, offset int64) frame {
+	pause := time.Duration(0)
 	select {
 	case <-c.done:
 	default:
+		if m.cfg.Ledger.Take(c.caller.user(), budget.Waits, 1) != nil {
+			pause = min(max(time.Since(c.began)/4, leastPause), mostPause)
+			break
+		}
+		defer m.cfg.Ledger.Give(c.caller.user(), budget.Waits, 1)
 		timer := time.NewTimer(waitLimit)
 		select {
 		case <-c.done:
@@ -273,7 +282,7 @@ func (m *Mux) attend(ctx context.Context, c *call, offset int64) frame {
 	if c.forgotten {
 		return m.reject(errStaleCursor())
 	}
-	out := frame{kind: kindWait, cursor: c.cursor}
+	out := frame{kind: kindWait, offset: uint32(pause.Milliseconds()), cursor: c.cursor}
 	select {
 	case <-c.done:
 		rest := int64(len(c.doc)) - offset

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 )
 
 // Client calls the daemon behind a mount. It is safe for concurrent use. A call
@@ -164,6 +165,9 @@ func (c *Client) converse(ctx context.Context, payload []byte) ([]byte, error) {
 		if a.kind == kindLast {
 			return doc, nil
 		}
+		if a.kind == kindWait && a.offset > 0 {
+			pause(ctx, time.Duration(min(a.offset, longestPause))*time.Millisecond)
+		}
 		ask = frame{version: c.version, kind: kindNext, offset: uint32(len(doc)), cursor: a.cursor}
 		if ctx.Err() != nil {
 			ask.kind, ask.offset = kindDrop, 0
@@ -172,6 +176,19 @@ func (c *Client) converse(ctx context.Context, payload []byte) ([]byte, error) {
 			_, _ = c.roundTrip(buf[:], ask)
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// longestPause is how many milliseconds a daemon may have its client wait.
+const longestPause = 1000
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -84,6 +84,10 @@ type MuxConfig struct {
 const (
 	waitLimit = 800 * time.Millisecond
 	idleLimit = 15 * time.Second
+	// A client that cannot wait in the daemon asks again after a quarter of the time that
+	// its call has taken so far, within these.
+	leastPause = 10 * time.Millisecond
+	mostPause  = 250 * time.Millisecond
 )
 
 // Mux routes requests to registered methods. Its zero value is not usable.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -564,6 +565,69 @@ func TestRootOfAContainerLeavesRoomForAnswersOfTheOwner(t *testing.T) {
 	}
 }
 
+func TestFewIoctlsWaitInTheDaemonAndTheOthersAskAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMux(t, inContainers(map[budget.Kind]int64{budget.Waits: 16}), nil)
+		var all sync.WaitGroup
+		var waited, paused atomic.Int64
+		for range 100 {
+			all.Go(func() {
+				began := time.Now()
+				switch a := exchange(t, m, Caller{UID: stranger.UID, TID: 4711}, callFrame("sleep", `{"milliseconds":3600000}`)); {
+				case a.kind != kindWait:
+					t.Errorf("answered with %s", a.payload)
+				case time.Since(began) == waitLimit && a.offset == 0:
+					waited.Add(1)
+				case time.Since(began) == 0 && a.offset > 0:
+					paused.Add(1)
+				default:
+					t.Errorf("after %v it is told to wait for %d ms", time.Since(began), a.offset)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if a := exchange(t, m, Caller{TID: 7}, callFrame("sleep", `{"milliseconds":3600000}`)); a.offset != 0 || time.Since(began) != waitLimit {
+			t.Errorf("root may not wait: after %v it is told %+v", time.Since(began), a)
+		}
+		all.Wait()
+		if waited.Load() != 6 || paused.Load() != 94 {
+			t.Errorf("%d calls waited in the daemon, %d were told to ask again, want 6 and 94", waited.Load(), paused.Load())
+		}
+		_ = m.Close()
+	})
+}
+
+func TestClientsThatAreToldToAskAgainGetTheirAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMux(t, inContainers(map[budget.Kind]int64{budget.Waits: 16}), nil)
+		var all sync.WaitGroup
+		asked := 0
+		for i := range 100 {
+			all.Go(func() {
+				c := clientOf(m, Caller{UID: stranger.UID, TID: 4711})
+				exchange := c.exchange
+				c.exchange = func(buf []byte) (int, error) {
+					if i == 99 {
+						asked++
+					}
+					return exchange(buf)
+				}
+				var got string
+				if err := c.Call(t.Context(), "sleep", sleepParams{10_000}, &got); err != nil || got != "slept" {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+		}
+		all.Wait()
+		if asked > 100 {
+			t.Errorf("in ten seconds one of them asked %d times", asked)
+		}
+		assertNothingHeld(t, m)
+		_ = m.Close()
+	})
+}
+
 func TestHeldAnswersAreBounded(t *testing.T) {
 	m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Answers: 128_000})}, nil)
 	if a := exchange(t, m, stranger, callFrame("big", `{"bytes":40000}`)); a.kind != kindMore {
@@ -655,7 +719,8 @@ func TestRegistrationMistakesPanic(t *testing.T) {
 }
 
 func TestThousandCallersGetTheirOwnAnswers(t *testing.T) {
-	m := newTestMux(t, MuxConfig{}, nil)
+	// All answers may be there at once.
+	m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Calls: 1 << 20, budget.Requests: 1 << 30, budget.Answers: 1 << 30})}, nil)
 	var g sync.WaitGroup
 	for i := range 1000 {
 		g.Go(func() {

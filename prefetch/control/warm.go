@@ -134,7 +134,7 @@ func (l *loader) measure(ctx context.Context, c Caller, in MeasureParams) (Measu
 	if err != nil {
 		return MeasureResult{}, err
 	}
-	results := l.p.Measure(ctx, c.Who(), paths)
+	results := l.p.Measure(ctx, c.user(), c.Who(), paths)
 	for i := range results {
 		r := &results[i]
 		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)

@@ -58,7 +58,8 @@ type frame struct {
 	version uint8
 	kind    kind
 	// offset is the position of the payload in the answer document; in kindNext,
-	// the position of the first byte that is wanted.
+	// the position of the first byte that is wanted; in kindWait, how many milliseconds
+	// to wait before the next request.
 	offset uint32
 	cursor cursor
 	// payload points into the buffer that was decoded.

@@ -26,6 +26,9 @@ __all__ = ["Client", "ControlError", "DaemonGoneError", "NotPailfsError", "Proto
 _GONE = (errno.ENOTCONN, errno.ECONNABORTED)
 _FOREIGN = (errno.ENOTTY, errno.ENOSYS, errno.EOPNOTSUPP)
 
+# How many milliseconds a daemon may have its client wait.
+_LONGEST_PAUSE = 1000
+
 
 class Client:
     """Calls the daemon of the mount that `path`, any directory in it, belongs to.
@@ -187,6 +190,9 @@ def _converse(directory: _Directory, request: frames.Frame, deadline: Optional[f
                 raise ProtocolError("a piece of the answer is empty")
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"the daemon of {directory.path} did not finish the call in time")
+            if answer.kind == frames.WAIT and answer.offset:
+                # So many wait in the daemon that this call cannot.
+                time.sleep(min(answer.offset, _LONGEST_PAUSE) / 1000)
             request = frames.Frame(frames.NEXT, offset=received, cursor=cursor)
     except DaemonGoneError:
         raise

@@ -1,0 +1,110 @@
+package prefetch
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
+)
+
+// turns lets users work one after the other, a few of them at once: whoever asks for much
+// waits for its own, and others for no more than one step of each who came before.
+type turns struct {
+	mu struct {
+		sync.Mutex
+		// free is how many more may work now.
+		free int
+		// users are those who wait, in the order in which they are served, and waiting what
+		// waits of each. Each channel is closed when the turn has come.
+		users   []budget.User
+		waiting map[budget.User][]chan struct{}
+	}
+}
+
+// newTurns returns turns of which so many may be taken at once.
+func newTurns(atOnce int) *turns {
+	t := &turns{}
+	t.mu.free = atOnce
+	t.mu.waiting = make(map[budget.User][]chan struct{})
+	return t
+}
+
+// take waits for a turn of the user, which must be given back, or until ctx ends.
+func (t *turns) take(ctx context.Context, u budget.User) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.mu.free > 0 {
+		t.mu.free--
+		t.mu.Unlock()
+		return nil
+	}
+	mine := make(chan struct{})
+	if len(t.mu.waiting[u]) == 0 {
+		t.mu.users = append(t.mu.users, u)
+	}
+	t.mu.waiting[u] = append(t.mu.waiting[u], mine)
+	t.mu.Unlock()
+	select {
+	case <-mine:
+	case <-ctx.Done():
+		t.leave(u, mine)
+		return ctx.Err()
+	}
+	return nil
+}
+
+// leave takes out of the queue who will not wait any longer.
+func (t *turns) leave(u budget.User, mine chan struct{}) {
+	t.mu.Lock()
+	at := slices.Index(t.mu.waiting[u], mine)
+	if at >= 0 {
+		t.mu.waiting[u] = slices.Delete(t.mu.waiting[u], at, at+1)
+		if len(t.mu.waiting[u]) == 0 {
+			delete(t.mu.waiting, u)
+			t.mu.users = slices.DeleteFunc(t.mu.users, func(w budget.User) bool { return w == u })
+		}
+	}
+	t.mu.Unlock()
+	if at < 0 {
+		t.give() // its turn had just come
+	}
+}
+
+// give gives a turn back, to the user who has waited longest since it had one.
+func (t *turns) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.mu.users) == 0 {
+		t.mu.free++
+		return
+	}
+	u := t.mu.users[0]
+	t.mu.users = t.mu.users[1:]
+	queue := t.mu.waiting[u]
+	close(queue[0])
+	if len(queue) == 1 {
+		delete(t.mu.waiting, u)
+		return
+	}
+	queue[0] = nil
+	t.mu.waiting[u] = queue[1:]
+	t.mu.users = append(t.mu.users, u)
+}
+
+// yield lets others have their turn, if any wait, and takes another. taken says afterwards
+// whether there is one to be given back.
+func (t *turns) yield(ctx context.Context, u budget.User, taken *bool) error {
+	t.mu.Lock()
+	alone := len(t.mu.users) == 0
+	t.mu.Unlock()
+	if alone {
+		return ctx.Err()
+	}
+	t.give()
+	err := t.take(ctx, u)
+	*taken = err == nil
+	return err
+}
