@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -156,6 +157,8 @@ type reader struct {
 	stop *atomic.Bool
 	rng  *rand.Rand
 	buf  []byte
+	// cut is the name under which the last call is counted if it failed with EIO.
+	cut string
 	tally
 }
 
@@ -168,19 +171,33 @@ func (r *reader) timed(what string, call func() error) error {
 	if took := time.Since(begin); took > r.Slowest {
 		r.Slowest, r.SlowestCall = took, what
 	}
-	if err != nil {
-		verb, _, _ := strings.Cut(what, " ")
-		r.failed(verb, err)
+	if err == nil {
+		r.cut = ""
+		return nil
 	}
+	verb, _, _ := strings.Cut(what, " ")
+	r.failed(verb, err)
 	return err
 }
 
-// failed counts a failure.
+// failed counts a failure. The call before the one that finds the daemon gone may have failed with
+// EIO: so the kernel answers a request that it was copying when the daemon was killed
+// (fuse_dev_do_read and fuse_dev_do_write in fs/fuse/dev.c).
 func (r *reader) failed(verb string, err error) {
-	switch {
-	case errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNABORTED):
+	if errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) {
 		r.Gone = true
+		if r.cut != "" {
+			r.Errors[r.cut]--
+			if r.Errors[r.cut] == 0 {
+				delete(r.Errors, r.cut)
+			}
+			r.cut = ""
+		}
 		return
+	}
+	r.cut = ""
+	if errors.Is(err, unix.EIO) {
+		r.cut = verb + " EIO"
 	}
 	name := err.Error()
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
@@ -461,6 +478,29 @@ func (t tally) sound(test *testing.T, what string, tolerated ...string) {
 		_, errno, _ := strings.Cut(err, " ")
 		if !slices.Contains(tolerated, errno) && !slices.Contains(tolerated, err) {
 			test.Errorf("%s: %d times %s", what, n, err)
+		}
+	}
+}
+
+// TestOneErrorIsOfTheKill: EIO is excused only right before the daemon is found gone.
+func TestOneErrorIsOfTheKill(t *testing.T) {
+	call := func(r *reader, err error) { _ = r.timed("open x", func() error { return err }) }
+	for _, row := range []struct {
+		calls []error
+		want  map[string]int
+	}{
+		{[]error{unix.EIO, unix.ENOTCONN}, map[string]int{}},
+		{[]error{unix.EIO, unix.EIO, unix.ECONNABORTED}, map[string]int{"open EIO": 1}},
+		{[]error{unix.EIO, nil, unix.ENOTCONN}, map[string]int{"open EIO": 1}},
+		{[]error{unix.EIO}, map[string]int{"open EIO": 1}},
+		{[]error{unix.EACCES, unix.ENOTCONN}, map[string]int{"open EACCES": 1}},
+	} {
+		r := &reader{tally: tally{Errors: map[string]int{}}}
+		for _, err := range row.calls {
+			call(r, err)
+		}
+		if !maps.Equal(r.Errors, row.want) {
+			t.Errorf("%v: %v, want %v", row.calls, r.Errors, row.want)
 		}
 	}
 }
