@@ -2,7 +2,6 @@ package systemtest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -186,6 +185,9 @@ type writing struct {
 	Conflicts  []any    `json:"conflicts"`
 	Failures   int64    `json:"failures"`
 	Failing    []any    `json:"failing"`
+	// Pending and UploadedBytes move while anything is published.
+	Pending       int   `json:"pending"`
+	UploadedBytes int64 `json:"uploaded_bytes"`
 }
 
 // writing returns it, or nothing if the daemon does not answer.
@@ -200,17 +202,38 @@ func (d *daemon) writing() writing {
 }
 
 // flush waits until all that can be is in the bucket. Files that are lost it names, and
-// fails.
+// fails. It hangs if nothing more is uploaded for as long as patience lasts: how much there is to
+// send, and how slow the disk is, is not its fault.
 func (d *daemon) flush() {
 	d.w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "flush", d.w.at).CombinedOutput()
-	if ctx.Err() != nil {
-		d.dump()
+	var out bytes.Buffer
+	cmd := exec.Command(program, "flush", d.w.at)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		d.w.t.Fatal(err)
 	}
-	if err != nil && !strings.Contains(string(out), "the disk lost") && !strings.Contains(string(out), "did not survive the loss of power") {
-		d.w.t.Fatalf("flush: %v: %s", err, out)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var err error
+	seen, since := d.writing(), time.Now()
+	for waiting := true; waiting; {
+		select {
+		case err = <-ended:
+			waiting = false
+		case <-time.After(5 * time.Second):
+			now := d.writing()
+			if now.Pending != seen.Pending || now.UploadedBytes != seen.UploadedBytes {
+				seen, since = now, time.Now()
+			}
+			if time.Since(since) > patience {
+				d.dump()
+				_ = cmd.Process.Kill() // it may have ended
+				err, waiting = <-ended, false
+			}
+		}
+	}
+	if err != nil && !strings.Contains(out.String(), "the disk lost") && !strings.Contains(out.String(), "did not survive the loss of power") {
+		d.w.t.Fatalf("flush: %v: %s", err, &out)
 	}
 }
 
