@@ -29,11 +29,7 @@ func (f *filesystem) directory(path string) *inode {
 		return n
 	}
 	dir, name := splitPath(path)
-	n := f.nodes.get(inodeNumber(manifest.Directory, dir, name, nil))
-	if n == nil || n.kind != manifest.Directory || n.dirPath() != path || n.gone.Load() {
-		return nil
-	}
-	return n
+	return f.nodes.find(&inode{id: inodeNumber(manifest.Directory, dir, name, nil), kind: manifest.Directory, tree: newDirectory(path)})
 }
 
 // splitPath is the inverse of join.

@@ -58,6 +58,8 @@ type Caller struct {
 	// Dir is the directory on which the request was made, as a path relative to the
 	// root of the mount: "" is the root.
 	Dir string
+	// DirID is the ID of that directory (see [Shown]).
+	DirID uint64
 }
 
 // Control answers the ioctls that programs make on directories of the mount. It

@@ -31,6 +31,10 @@ type inode struct {
 	// where it was moved to since.
 	where atomic.Pointer[place]
 
+	// met tells it from all others that the mount has had, also of the same id and name; 0
+	// for one that the kernel does not know.
+	met uint64
+
 	// lookups counts the references that the kernel holds; guarded by the shard of
 	// the node table.
 	lookups uint64
@@ -168,6 +172,9 @@ func usable(id uint64) uint64 {
 	}
 	return id
 }
+
+// nextNumber returns the id that is tried where another inode has id.
+func nextNumber(id uint64) uint64 { return usable((id + 1) &^ (1 << 63)) }
 
 // join appends name to the path of a directory.
 func join(dir, name string) string {

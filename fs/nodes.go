@@ -11,8 +11,10 @@ const nodeShards = 64
 // with the first answer that names it and leaves when the kernel has forgotten
 // as many references as it was given.
 type nodeTable struct {
-	count  atomic.Int64
-	shards [nodeShards]struct {
+	count atomic.Int64
+	// entered counts the inodes that ever entered.
+	entered atomic.Uint64
+	shards  [nodeShards]struct {
 		mu struct {
 			sync.Mutex
 			nodes map[uint64]*inode
@@ -38,11 +40,21 @@ func (t *nodeTable) get(id uint64) *inode {
 	return s.mu.nodes[id]
 }
 
+// find returns the inode with the identity of want, or nil. Another one that had its name
+// may have its id still, which acquire has then stepped over.
+func (t *nodeTable) find(want *inode) *inode {
+	for id := want.id; ; id = nextNumber(id) {
+		if n := t.get(id); n == nil || n.same(want) {
+			return n
+		}
+	}
+}
+
 // acquire returns the inode with the identity of want, which is want if there
 // was none, and counts one reference of the kernel's. An id that another identity
 // has already, which takes some 2³² inodes to expect, is stepped over.
 func (t *nodeTable) acquire(want *inode) *inode {
-	for id := want.id; ; id = usable((id + 1) &^ (1 << 63)) {
+	for id := want.id; ; id = nextNumber(id) {
 		if n := t.acquireAt(id, want); n != nil {
 			return n
 		}
@@ -57,7 +69,7 @@ func (t *nodeTable) acquireAt(id uint64, want *inode) *inode {
 	switch {
 	case !ok:
 		n = want
-		n.id = id
+		n.id, n.met = id, t.entered.Add(1)
 		s.mu.nodes[id] = n
 		t.count.Add(1)
 	case !n.same(want):

@@ -14,10 +14,7 @@ func (f *filesystem) known(dir *inode, e *entry) *inode {
 	if n := f.changed.get(want.at().path()); n != nil && n.same(want) {
 		return n
 	}
-	if n := f.nodes.get(want.id); n != nil && n.same(want) {
-		return n
-	}
-	return nil
+	return f.nodes.find(want)
 }
 
 // Unlink implements [fuse.RawFileSystem].

@@ -68,21 +68,19 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 func (f *filesystem) renameDirectory(ctx context.Context, from, to *inode, oldName, newName string, flags uint32, victim *inode) error {
 	f.moves.Lock()
 	defer f.moves.Unlock()
-	f.moves.count.Add(1)
-	defer f.moves.count.Add(1)
-	path := join(from.dirPath(), oldName)
-	if newPath := join(to.dirPath(), newName); path != newPath && f.specials.any(newPath) {
+	path, now := join(from.dirPath(), oldName), join(to.dirPath(), newName)
+	defer f.moves.begins(path, now)()
+	if path != now && f.specials.any(now) {
 		return syscall.ENOTEMPTY
 	}
 	if _, err := f.space.Rename(ctx, from.dirPath(), oldName, to.dirPath(), newName, flags); err != nil {
 		return err
 	}
-	if path == join(to.dirPath(), newName) {
+	if path == now {
 		return nil
 	}
 	f.left(victim)
 	f.moved(path, to, newName)
-	now := join(to.dirPath(), newName)
 	f.times.renamed(path, now)
 	if n := f.directory(now); n != nil {
 		f.times.status(n)

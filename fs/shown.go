@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
 )
 
 // Shown is one name as programs see it.
@@ -18,6 +19,9 @@ type Shown struct {
 	// Mode are the permission bits, with setuid, setgid and sticky.
 	Mode     uint32
 	UID, GID uint32
+	// ID tells a directory from others that had its path before or will have it; 0 if no
+	// program uses it. Whoever has it open, or works in it, keeps it.
+	ID uint64
 
 	entry entry
 }
@@ -63,9 +67,13 @@ func (n Names) ReadLink(ctx context.Context, s Shown) (string, error) {
 	return n.fs.names.ReadLink(ctx, s.entry)
 }
 
-// Renames changes when a directory begins to be renamed and when that has ended; it is odd
-// in between. What was learnt by paths while it did not change is of one moment.
-func (n Names) Renames() uint64 { return n.fs.moves.count.Load() }
+// Moment returns a number for [Names.Renamed].
+func (n Names) Moment() uint64 { return n.fs.moves.count.Load() }
+
+// Renamed reports whether since a moment the path dir may have meant another directory than
+// now, because it or one above was renamed. If not, what was learnt by that path since then is
+// of one directory. Renames elsewhere do not count, and nobody waits.
+func (n Names) Renamed(dir string, since uint64) bool { return n.fs.moves.touched(dir, since) }
 
 // showAt returns the entry e of the directory at the path dir.
 func (f *filesystem) showAt(dir string, e *entry) Shown {
@@ -74,7 +82,11 @@ func (f *filesystem) showAt(dir string, e *entry) Shown {
 			return f.show(known, e)
 		}
 	}
-	return f.show(newInode(&inode{tree: newDirectory(dir)}, e), e)
+	n := newInode(&inode{tree: newDirectory(dir)}, e)
+	if local(e.Kind) {
+		n.special = f.specials.get(dir, e.Name)
+	}
+	return f.show(n, e)
 }
 
 // show returns e, which is n, with the attributes that programs see.
@@ -82,7 +94,12 @@ func (f *filesystem) show(n *inode, e *entry) Shown {
 	var a fuse.Attr
 	f.attr(n, &a)
 	s := Shown{Entry: e.Entry, Mode: a.Mode & permissions, UID: a.Uid, GID: a.Gid, entry: *e}
-	if e.Kind != manifest.Directory {
+	switch {
+	case local(e.Kind): // it has neither bytes nor an object
+		s.Object = oss.Object{}
+	case e.Kind == manifest.Directory:
+		s.ID = n.met
+	default:
 		s.Object, s.Staged = n.version()
 		if s.Staged {
 			s.Object.Size = int64(a.Size)

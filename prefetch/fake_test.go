@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -217,7 +218,12 @@ type fakeRights struct {
 	manifest.Tree
 	// denied, if set, says of a path that somebody may not read it.
 	denied func(who session.Who, path string) bool
+	// away, if set, says whether the store does not answer at present, without which
+	// nothing can be told to anybody but root.
+	away *atomic.Bool
 }
+
+var errAway = errors.New("dial tcp: connection refused")
 
 var _ Rights = fakeRights{}
 
@@ -241,7 +247,10 @@ func (r fakeRights) ReadDir(ctx context.Context, who session.Who, dir, after str
 }
 
 func (r fakeRights) Refused(_ context.Context, who session.Who, name string) error {
-	if r.denied != nil && r.denied(who, name) {
+	switch {
+	case r.away != nil && r.away.Load() && !who.IsRoot():
+		return errAway
+	case r.denied != nil && r.denied(who, name):
 		return iofs.ErrPermission
 	}
 	return nil

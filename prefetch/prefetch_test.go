@@ -404,7 +404,7 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 		defer stop()
 		for round, fetched := range []int64{6002_000, 0} {
 			job := openWarm(t, p, 7, false)
-			if n, err := p.AddWarm(t.Context(), job, session.As(7, 7, session.Groups{}, ""), []string{"good", "bad", "missing"}, true); n != 3 || err != nil {
+			if n, err := p.AddWarm(t.Context(), job, session.As(7, 7, session.Groups{}, session.Base{}), []string{"good", "bad", "missing"}, true); n != 3 || err != nil {
 				t.Fatal(n, err)
 			}
 			var all []WarmResult
@@ -412,7 +412,7 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 			for !last.Finished {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				var err error
-				if last, err = p.WarmProgress(ctx, job, session.As(7, 7, session.Groups{}, ""), last.Next); err != nil {
+				if last, err = p.WarmProgress(ctx, job, session.As(7, 7, session.Groups{}, session.Base{}), last.Next); err != nil {
 					t.Fatal(err)
 				}
 				cancel()
@@ -428,7 +428,7 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 			if last.DoneFiles != 6002 || last.FetchedBytes != fetched || last.Failed != 2 {
 				t.Errorf("round %d: %+v", round, last)
 			}
-			if _, err := p.WarmProgress(t.Context(), job, session.As(8, 8, session.Groups{}, ""), 0); !errors.Is(err, ErrNoJob) {
+			if _, err := p.WarmProgress(t.Context(), job, session.As(8, 8, session.Groups{}, session.Base{}), 0); !errors.Is(err, ErrNoJob) {
 				t.Errorf("another user's job: %v", err)
 			}
 			if err := p.CloseWarm(job, 7); err != nil {
@@ -458,13 +458,13 @@ func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
 		p, stop := running(t, Config{}, newFakeTree(1<<20, names("d", 20)...), c)
 		defer stop()
 		job := openWarm(t, p, 0, false)
-		if _, err := p.AddWarm(t.Context(), job, session.As(0, 0, session.Groups{}, ""), []string{"d"}, true); err != nil {
+		if _, err := p.AddWarm(t.Context(), job, session.As(0, 0, session.Groups{}, session.Base{}), []string{"d"}, true); err != nil {
 			t.Fatal(err)
 		}
 		var last WarmProgress
 		for !last.Finished {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			last, _ = p.WarmProgress(ctx, job, session.As(0, 0, session.Groups{}, ""), last.Next)
+			last, _ = p.WarmProgress(ctx, job, session.As(0, 0, session.Groups{}, session.Base{}), last.Next)
 			cancel()
 		}
 		room := int64(9<<20) / cache.Cost(oss.Object{Size: 1 << 20})
@@ -596,7 +596,7 @@ func TestOneUsersAnnouncementIsNotAnothers(t *testing.T) {
 		p, stop := running(t, Config{Rights: fakeRights{Tree: tree, denied: denied}}, tree, c)
 		defer stop()
 		paths := []string{"vault/x", "pub/x"}
-		for _, who := range []session.Who{session.Root(), session.As(7, 7, session.Groups{}, "")} {
+		for _, who := range []session.Who{session.Root(), session.As(7, 7, session.Groups{}, session.Base{})} {
 			got, err := p.Open(t.Context(), session.Key{UID: who.UID}, session.Params{Buffer: 10, Who: who})
 			if err != nil {
 				t.Fatal(err)
@@ -634,7 +634,7 @@ func TestASessionThatIsFoundAgainHasTheRightsOfWhoOpensIt(t *testing.T) {
 		store := &memoryStore{files: map[session.Key][]byte{key: data}}
 		p, stop := running(t, Config{Store: store, Rights: fakeRights{Tree: tree, denied: denied}}, tree, newFakeCache(1<<30))
 		defer stop()
-		who := session.As(7, 7, session.Groups{}, "")
+		who := session.As(7, 7, session.Groups{}, session.Base{})
 		got, err := p.Open(t.Context(), key, session.Params{Buffer: 10, Who: who})
 		if err != nil {
 			t.Fatal(err)

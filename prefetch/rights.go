@@ -2,6 +2,9 @@ package prefetch
 
 import (
 	"context"
+	"errors"
+	iofs "io/fs"
+	"syscall"
 	"time"
 
 	"github.com/pailfs/pailfs/oss"
@@ -20,7 +23,8 @@ type Rights interface {
 	// after. What who may not read has an Err. It returns nothing at the end.
 	ReadDir(ctx context.Context, who session.Who, path, after string) ([]Found, error)
 	// Refused returns an error if who may not read what is at path, or if that cannot be
-	// told. What is not there is not refused.
+	// told at present, as long as the store does not answer. What is not there is not
+	// refused.
 	Refused(ctx context.Context, who session.Who, path string) error
 	// Keep returns an error unless who may make, replace, read and remove a file at path.
 	Keep(ctx context.Context, who session.Who, path string) error
@@ -37,6 +41,17 @@ type Found struct {
 	Staged bool
 	// Err is why it may not be read; nothing else is told then.
 	Err error
+}
+
+// denied reports whether an error of [Rights] says what who may do. Any other says that it
+// cannot be told at present, and is no reason to take back what has been told before.
+func denied(err error) bool {
+	for _, final := range []error{iofs.ErrPermission, iofs.ErrNotExist, iofs.ErrInvalid, syscall.ELOOP} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
 }
 
 // refusePatience bounds how long an answer waits to be told who may have it.

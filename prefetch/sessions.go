@@ -205,8 +205,14 @@ func (p *Prefetcher) Status(ctx context.Context, who session.Who, n session.Name
 	return p.refuse(ctx, who, files), err
 }
 
+// Untold is the state of a path of which it cannot be told at present whether who asks may
+// read what is there.
+const Untold = "untold"
+
 // refuse takes out of an answer what who may not read now: the session may have been
-// opened by another process, or before the rights were changed.
+// opened by another process, or before the rights were changed. Where that cannot be told,
+// because the store is away, whoever announced a path is told its state, and how much it is
+// nobody: what is in the cache can be read on.
 func (p *Prefetcher) refuse(ctx context.Context, who session.Who, files []session.File) []session.File {
 	ctx, cancel := asking(ctx)
 	defer cancel()
@@ -215,8 +221,14 @@ func (p *Prefetcher) refuse(ctx context.Context, who session.Who, files []sessio
 		if f.State == "unknown" || f.State == "requested" && f.Files == 0 {
 			continue // there is nothing to tell
 		}
-		if err := p.cfg.Rights.Refused(ctx, who, f.Path); err != nil {
+		switch err := p.cfg.Rights.Refused(ctx, who, f.Path); {
+		case err == nil:
+		case denied(err):
 			*f = session.File{Path: f.Path, State: session.Failed.String(), Err: err}
+		case f.Who == who:
+			f.Files, f.Bytes = 0, 0
+		default:
+			*f = session.File{Path: f.Path, State: Untold}
 		}
 	}
 	return files
@@ -256,11 +268,11 @@ func settled(files []session.File) bool {
 	return true
 }
 
-// Session returns the summary of one session.
-func (p *Prefetcher) Session(id session.ID, uid uint32) (session.Summary, error) {
+// Session tells who asks the summary of one session.
+func (p *Prefetcher) Session(id session.ID, who session.Who) (session.Summary, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.book.Summary(time.Now(), id, uid)
+	return p.mu.book.Summary(time.Now(), id, who)
 }
 
 // runResolve looks up what was announced.

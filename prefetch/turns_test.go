@@ -85,7 +85,7 @@ func TestOneUserWhoMeasuresMuchDoesNotKeepOthersWaiting(t *testing.T) {
 		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
 		defer stop()
 		measure := func(uid uint32) {
-			if got := p.Measure(t.Context(), budget.User{UID: uid}, session.As(uid, uid, session.Groups{}, ""), paths); len(got) != len(paths) || got[9].Files != 1 {
+			if got := p.Measure(t.Context(), budget.User{UID: uid}, session.As(uid, uid, session.Groups{}, session.Base{}), paths); len(got) != len(paths) || got[9].Files != 1 {
 				t.Errorf("user %d: %+v", uid, got)
 			}
 		}

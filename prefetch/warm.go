@@ -66,6 +66,9 @@ type WarmProgress struct {
 	Finished bool         `json:"finished"`
 	Results  []WarmResult `json:"results"`
 	Next     int64        `json:"next"`
+	// Withheld counts results that come later: it cannot be told at present whether who
+	// asks may read what they are about.
+	Withheld int64 `json:"withheld,omitempty"`
 }
 
 // warmJob brings paths into the cache.
@@ -189,21 +192,30 @@ func (p *Prefetcher) AddWarm(ctx context.Context, id string, who session.Who, pa
 }
 
 // WarmProgress tells who asks the state of a job with the results after the number
-// after. It waits for news until ctx ends.
+// after. It waits for news until ctx ends. Rights may have been changed since the paths were
+// walked, so they are asked again. While the store is away and does not say what they are,
+// results are kept back, which no number passes over, and only counts go on.
 func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Who, after int64) (WarmProgress, error) {
 	now, err := p.warmNews(ctx, id, who.UID, after)
-	// Rights may have been changed since the paths were walked.
-	ctx, cancel := asking(ctx)
+	asked, cancel := asking(ctx)
 	defer cancel()
 	readable := now.Results[:0]
-	for _, r := range now.Results {
-		if err := p.cfg.Rights.Refused(ctx, who, r.Path); err != nil {
-			if r.below {
-				continue // nor may its name be told
+	for i, r := range now.Results {
+		switch err := p.cfg.Rights.Refused(asked, who, r.Path); {
+		case err == nil:
+			readable = append(readable, r)
+		case !denied(err):
+			now.Next, now.Finished = r.Seq-1, false
+			now.Withheld = int64(len(now.Results) - i)
+			now.Results = readable
+			if len(readable) == 0 {
+				<-ctx.Done() // it is no news
 			}
-			r = WarmResult{Seq: r.Seq, Path: r.Path, State: "failed", Error: err.Error(), Err: err}
+			return now, nil
+		case r.below: // nor may its name be told
+		default:
+			readable = append(readable, WarmResult{Seq: r.Seq, Path: r.Path, State: "failed", Error: err.Error(), Err: err})
 		}
-		readable = append(readable, r)
 	}
 	now.Results = readable
 	return now, err

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/access"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
-	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -84,7 +82,7 @@ func (d *daemon) warmAtMount(paths []string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		switch progress, err := d.warmPaths(ctx, paths); {
+		switch progress, err := d.prefetch.Warm(ctx, session.Root(), paths, d.logUnwarmed); {
 		case errors.Is(err, context.Canceled):
 		case err != nil:
 			d.log.Warn("cannot warm what policy-warm names", "error", err)
@@ -99,36 +97,9 @@ func (d *daemon) warmAtMount(paths []string) {
 	})
 }
 
-// warmPaths brings paths into the cache and returns when that is done.
-func (d *daemon) warmPaths(ctx context.Context, paths []string) (progress prefetch.WarmProgress, err error) {
-	root := session.Root()
-	job, err := d.prefetch.OpenWarm(budget.User{UID: root.UID}, false)
-	if err != nil {
-		return progress, err
+// logUnwarmed logs what could not be warmed.
+func (d *daemon) logUnwarmed(r prefetch.WarmResult) {
+	if r.Error != "" {
+		d.log.Warn("cannot warm a path that policy-warm names", "path", r.Path, "error", r.Error)
 	}
-	defer func() { _ = d.prefetch.CloseWarm(job, root.UID) }() // it may have gone with the daemon
-	for len(paths) > 0 && ctx.Err() == nil {
-		n, err := d.prefetch.AddWarm(ctx, job, root, paths, true)
-		if err != nil {
-			return progress, err
-		}
-		paths = paths[n:]
-	}
-	for !progress.Finished {
-		if ctx.Err() != nil {
-			return progress, ctx.Err()
-		}
-		asked, cancel := context.WithTimeout(ctx, time.Minute)
-		progress, err = d.prefetch.WarmProgress(asked, job, root, progress.Next)
-		cancel()
-		if err != nil {
-			return progress, err
-		}
-		for _, r := range progress.Results {
-			if r.Error != "" {
-				d.log.Warn("cannot warm a path that policy-warm names", "path", r.Path, "error", r.Error)
-			}
-		}
-	}
-	return progress, nil
 }

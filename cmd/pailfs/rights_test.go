@@ -61,6 +61,13 @@ func mountWithModes(t *testing.T, flags ...string) *rightsMount {
 		m.paths = append(m.paths, name+"/missing", name+"/f644/below", name+"/missing/below")
 		m.modes(t, name, dir)
 	}
+	for name, mode := range map[string]uint32{"d755/fifo": unix.S_IFIFO | 0o644, "d755/fifo600": unix.S_IFIFO | 0o600, "d711/socket": unix.S_IFSOCK | 0o644} {
+		if err := unix.Mknod(filepath.Join(m.at, name), mode, 0); err != nil {
+			t.Fatal(err)
+		}
+		m.modes(t, name, mode&0o777)
+		m.paths = append(m.paths, name)
+	}
 	m.mkdir(t, "open")
 	m.file(t, "open/worker-0.session", 0o600)
 	m.modes(t, "open", 0o777)
@@ -179,6 +186,50 @@ func TestEveryMethodDecidesAsTheKernelDoes(t *testing.T) {
 	}
 }
 
+// TestASessionSeesNoMoreThanItsDirectoryAllowed: where another directory has taken the path of
+// the one on which a session was opened, the session has to search what is above that.
+func TestASessionSeesNoMoreThanItsDirectoryAllowed(t *testing.T) {
+	m := &rightsMount{store: startStore(t)}
+	m.put(t, "p/d/x", []byte("seen"))
+	m.put(t, "new/d/secret", []byte("a secret of some length"))
+	_, m.at = m.mount(t)
+	held, err := os.Open(filepath.Join(m.at, "p/d")) // as the process that opens the session does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }() // a directory
+	var open control.OpenResult
+	otherUser.call(t, filepath.Join(m.at, "p/d"), "loader.open", control.OpenParams{Task: "task", Buffer: 10}, &open)
+	for _, err := range []error{
+		os.Rename(filepath.Join(m.at, "p"), filepath.Join(m.at, "q")),
+		os.Rename(filepath.Join(m.at, "new"), filepath.Join(m.at, "p")),
+		os.Chmod(filepath.Join(m.at, "p"), 0o700),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "flush", m.at)
+	params := control.PathsParams{Session: open.Session, Paths: []string{"p/d/secret", "p/d/none", "q/d/x"}, Timeout: patience.Milliseconds()}
+	answers := otherUser.run(t, errand{Dir: m.at, Calls: []userCall{
+		{"loader.preload", params}, {"loader.wait", params}, {"loader.status", control.PathsParams{Session: open.Session}},
+	}}).Answers
+	var waited control.WaitResult
+	answers[1].into(t, &waited)
+	for i, want := range []control.FileStatus{{State: "failed", Errno: "EACCES"}, {State: "failed", Errno: "EACCES"}, {State: "ready", Ready: true, Files: 1, Bytes: 4}} {
+		f := waited.Files[i]
+		f.Path, f.Error = "", ""
+		if f != want {
+			t.Errorf("%s: told %+v, want %+v", params.Paths[i], waited.Files[i], want)
+		}
+	}
+	var status control.StatusResult
+	answers[2].into(t, &status)
+	if s := status.Session; s == nil || s.Failed.Files != 2 || s.Ready.Files != 1 || s.Ready.Bytes != 0 || s.Charged != 0 {
+		t.Errorf("on another directory than that of the session: %+v", status.Session)
+	}
+}
+
 // TestEveryMethodIsDocumented: PROTOCOL.md has what the table above has.
 func TestEveryMethodIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../prefetch/control/PROTOCOL.md")
@@ -224,7 +275,7 @@ func flushIsRefused(t *testing.T, m *rightsMount, u *user, paths []string, want 
 	}
 	for i, a := range u.run(t, e).Answers {
 		switch got := a.Code; {
-		case want[i].Errno == "EIO": // too many links
+		case want[i].Errno == "EIO": // too many links, or a fifo
 		case (want[i].Errno == "EACCES") != (got == string(control.CodeRefused)) || got != "" && got != string(control.CodeRefused):
 			t.Errorf("%s: told %q %s, the kernel says %q", paths[i], a.Code, a.Message, want[i].Errno)
 		case u != rootUser && (strings.Contains(string(a.Result), "paths") || strings.Contains(string(a.Result), "f6")):
@@ -256,6 +307,8 @@ func persistenceIsRefused(t *testing.T, m *rightsMount, u *user, paths []string,
 				t.Errorf("%s: %+v", path, open.Persistence)
 			}
 			may = false
+		case want[i].Errno == "ENOENT" && slices.Contains([]string{"fifo", "fifo600", "socket"}, filepath.Base(path)): // it has gone with its mount
+			may = u == rootUser || want[slices.Index(paths, filepath.Dir(path))].Writable
 		case strings.HasPrefix(path, "dir-link"), strings.HasSuffix(path, "link"):
 			may = false // it would not be followed
 		case strings.HasSuffix(path, "/missing"), strings.HasSuffix(path, "/missing/below"), path == "missing":

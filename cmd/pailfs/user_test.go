@@ -158,7 +158,7 @@ func callAsUser(client *control.Client, c userCall) (a userAnswer) {
 func probe(path string) (v verdict) {
 	v.Files = map[string]int64{}
 	v.Writable = unix.Access(path, unix.W_OK|unix.X_OK) == nil
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // of a fifo nobody else has an end
 	if err != nil {
 		v.Errno = errnoName(err)
 		return v
@@ -169,15 +169,19 @@ func probe(path string) (v verdict) {
 		v.Errno = errnoName(err)
 		return v
 	}
-	if !info.IsDir() {
+	switch {
+	case info.Mode().IsRegular():
 		v.Files[""] = info.Size()
+		return v
+	case !info.IsDir():
+		v.Errno = "EIO" // there is nothing to be loaded
 		return v
 	}
 	v.below(path, "")
 	return v
 }
 
-// below opens everything in a directory, but links.
+// below opens everything in a directory, but links, fifos and sockets.
 func (v *verdict) below(path, name string) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -187,7 +191,7 @@ func (v *verdict) below(path, name string) {
 	for _, e := range entries {
 		at, rel := filepath.Join(path, e.Name()), strings.TrimPrefix(name+"/"+e.Name(), "/")
 		switch {
-		case e.Type()&fs.ModeSymlink != 0:
+		case e.Type()&(fs.ModeSymlink|fs.ModeNamedPipe|fs.ModeSocket) != 0:
 		case e.IsDir():
 			if f, err := os.Open(at); err != nil {
 				v.Denied++

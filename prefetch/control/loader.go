@@ -40,7 +40,7 @@ func HandleLoader(m *Mux, p *prefetch.Prefetcher) {
 	HandlePrompt(m, "loader.active", Anyone, nil, l.active)
 	HandlePrompt(m, "loader.release", Anyone, nil, l.release)
 	Handle(m, "loader.wait", Anyone, l.wait)
-	HandlePrompt(m, "loader.status", Anyone, func(in PathsParams) bool { return len(in.Paths) > 0 }, l.status)
+	Handle(m, "loader.status", Anyone, l.status)
 	Handle(m, "warm.open", Anyone, l.warmOpen)
 	Handle(m, "warm.add", Anyone, l.warmAdd)
 	Handle(m, "warm.progress", Anyone, l.warmProgress)
@@ -332,9 +332,12 @@ type StatusResult struct {
 
 func (l *loader) status(ctx context.Context, c Caller, in PathsParams) (StatusResult, error) {
 	if len(in.Paths) == 0 {
-		s, err := l.p.Session(in.Session, c.UID)
+		s, err := l.p.Session(in.Session, c.Who())
 		if err != nil {
 			return StatusResult{}, answerOf(err)
+		}
+		if s.Shared {
+			s.Task = seen(c.Dir, s.Task)
 		}
 		return StatusResult{Session: &s}, nil
 	}

@@ -28,6 +28,8 @@ type Caller struct {
 	// Dir is the directory on which the request was made, relative to the root of
 	// the mount. Paths in parameters are relative to it.
 	Dir string `json:"dir,omitempty"`
+	// DirID tells that directory from others that had its path or will have it.
+	DirID uint64 `json:"-"`
 	// TID is the thread that made it, of which PID is made where it is wanted.
 	TID uint32 `json:"-"`
 	// Groups are its supplementary groups, as far as PID is known.
@@ -41,7 +43,9 @@ type Caller struct {
 func (c Caller) user() budget.User { return budget.User{UID: c.UID, Guest: c.Guest} }
 
 // Who returns on whose behalf a method works that c calls.
-func (c Caller) Who() session.Who { return session.As(c.UID, c.GID, c.Groups, c.Dir) }
+func (c Caller) Who() session.Who {
+	return session.As(c.UID, c.GID, c.Groups, session.Base{Path: c.Dir, ID: c.DirID})
+}
 
 // Path returns the path in the mount of a name that c has said in parameters.
 func (c Caller) Path(name string) (string, error) { return within(c.Dir, name) }

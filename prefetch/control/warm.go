@@ -77,6 +77,15 @@ func relative(dir, path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, dir), "/")
 }
 
+// seen is the path relative to dir, or nothing where it does not lie below: what is beside or
+// above is not named to whoever sees dir only.
+func seen(dir, path string) string {
+	if dir != "" && path != dir && !strings.HasPrefix(path, dir+"/") {
+		return ""
+	}
+	return relative(dir, path)
+}
+
 // told is text, or what explain makes of the error that it comes from.
 func told(c Caller, err error, text string) string {
 	if err == nil {

@@ -16,6 +16,8 @@ type File struct {
 	Files int64
 	Bytes int64
 	Err   error
+	// Who has announced it.
+	Who Who
 }
 
 // Status tells what has become of paths.
@@ -35,6 +37,7 @@ func (b *Book) Status(now time.Time, n Name, paths []string) ([]File, error) {
 		}
 		e := h.entry
 		f.State, f.Ready, f.Files, f.Bytes, f.Err = e.state.String(), e.state == Ready, int64(len(e.Objects)), e.Bytes, e.Err
+		f.Who = e.Who()
 		if h.active && e.state != Failed && e.state != Streamed {
 			f.State = "active"
 		}
@@ -44,7 +47,9 @@ func (b *Book) Status(now time.Time, n Name, paths []string) ([]File, error) {
 
 // Summary is one session at one moment.
 type Summary struct {
-	Task    string `json:"task"`
+	Task string `json:"task"`
+	// Shared says that Task is a path in the mount.
+	Shared  bool   `json:"-"`
 	Worker  int    `json:"worker"`
 	UID     uint32 `json:"uid"`
 	Buffer  int    `json:"buffer"`
@@ -78,23 +83,27 @@ type StreamSummary struct {
 func (b *Book) Summaries(now time.Time) []Summary {
 	all := make([]Summary, 0, len(b.sessions))
 	for _, s := range b.sorted() {
-		all = append(all, b.summary(now, s))
+		all = append(all, b.summary(now, s, Root()))
 	}
 	return all
 }
 
-// Summary returns one session.
-func (b *Book) Summary(now time.Time, id ID, uid uint32) (Summary, error) {
-	s, err := b.session(now, id, uid)
+// Summary returns one session to who asks. All files are counted; bytes are of those that
+// who has announced, so that nobody learns sizes by what another process of the user, which
+// may see more of the mount, has found.
+func (b *Book) Summary(now time.Time, id ID, who Who) (Summary, error) {
+	s, err := b.session(now, id, who.UID)
 	if err != nil {
 		return Summary{}, err
 	}
-	return b.summary(now, s), nil
+	return b.summary(now, s, who), nil
 }
 
-func (b *Book) summary(now time.Time, s *session) Summary {
+func (b *Book) summary(now time.Time, s *session, asking Who) Summary {
+	theirs := func(who Who) bool { return asking.IsRoot() || who == asking }
 	sum := Summary{
-		Task: s.key.Task, Worker: s.key.Worker, UID: s.key.UID, Buffer: s.params.Buffer,
+		Shared: s.params.Shared,
+		Task:   s.key.Task, Worker: s.key.Worker, UID: s.key.UID, Buffer: s.params.Buffer,
 		Charged: s.charged, Idle: now.Sub(s.lastCall).Seconds(), Restored: s.restored,
 		Released: s.released, Leaked: s.leaked, Dropped: s.dropped, Streams: []StreamSummary{},
 	}
@@ -114,10 +123,16 @@ func (b *Book) summary(now time.Time, s *session) Summary {
 				into = &sum.Ready
 			}
 			into.add(h.entry)
+			if !theirs(h.entry.Who()) {
+				into.Bytes -= h.entry.Bytes
+			}
 		}
 		full := st.full
 		sum.Streams = append(sum.Streams, StreamSummary{Index: st.index, Outstanding: st.outstanding, Quota: b.quota(st)})
 		st.full = full // looking does not count as asking
+	}
+	if slices.ContainsFunc(s.whos, func(w Who) bool { return !theirs(w) }) {
+		sum.Charged, sum.Released.Bytes, sum.Leaked.Bytes = 0, 0, 0
 	}
 	return sum
 }

@@ -14,18 +14,25 @@ type Who struct {
 	UID, GID uint32
 	// Groups are its supplementary groups.
 	Groups Groups
-	// Base is the directory, by its path in the mount, of which it has a descriptor: to
-	// reach what lies below it, nothing above it has to be searched.
-	Base string
+	// Base is the directory of which it has a descriptor: to reach what lies below it,
+	// nothing above it has to be searched.
+	Base Base
+}
+
+// Base is a directory. The zero value is the root of the mount.
+type Base struct {
+	// Path is where it was. ID tells it from what may be there now; 0 is not known.
+	Path string
+	ID   uint64
 }
 
 // As returns a user who has a descriptor of the directory base.
-func As(uid, gid uint32, groups Groups, base string) Who {
+func As(uid, gid uint32, groups Groups, base Base) Who {
 	return Who{somebody: true, UID: uid, GID: gid, Groups: groups, Base: base}
 }
 
 // Root returns who may do everything.
-func Root() Who { return As(0, 0, Groups{}, "") }
+func Root() Who { return As(0, 0, Groups{}, Base{}) }
 
 // IsRoot reports whether w may do everything.
 func (w Who) IsRoot() bool { return w.somebody && w.UID == 0 }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"path"
+	"slices"
 	"time"
 
 	pailfs "github.com/pailfs/pailfs/fs"
@@ -33,8 +34,8 @@ type Names interface {
 	Lookup(ctx context.Context, dir, name string) (pailfs.Shown, error)
 	ReadDir(ctx context.Context, dir, after string, limit int) ([]pailfs.Shown, error)
 	ReadLink(ctx context.Context, s pailfs.Shown) (string, error)
-	// Renames changes with every rename of a directory and is odd during one.
-	Renames() uint64
+	Moment() uint64
+	Renamed(dir string, since uint64) bool
 }
 
 var _ Names = pailfs.Names{}
@@ -42,8 +43,8 @@ var _ Names = pailfs.Names{}
 const (
 	// pageSize is how many names of a directory are asked for at once.
 	pageSize = 1024
-	// attempts is how often something is tried while directories are renamed, and
-	// renameWait how long is waited before the next time.
+	// attempts is how often something is tried while the directories on its way are
+	// renamed, and renameWait how long is waited before the next time.
 	attempts   = 100
 	renameWait = time.Millisecond
 )
@@ -71,8 +72,14 @@ func (r *Rights) Open(ctx context.Context, who session.Who, name string) (found 
 		if err != nil {
 			return err
 		}
+		if err := w.may(&at, read); err != nil {
+			return err
+		}
+		if !published(at.Kind) {
+			return fmt.Errorf("%q is neither a file nor a directory: %w", name, iofs.ErrInvalid)
+		}
 		found = foundAt(at.path, &at.Shown)
-		return w.may(&at, read)
+		return nil
 	})
 	if err != nil {
 		return prefetch.Found{}, err
@@ -133,7 +140,7 @@ func (r *Rights) Keep(ctx context.Context, who session.Who, name string) error {
 		if err := w.may(at, write|search); err != nil || missing != nil {
 			return err
 		}
-		there, err := w.names.Lookup(ctx, at.path, base)
+		there, err := w.lookup(ctx, at.path, base)
 		switch {
 		case errors.Is(err, iofs.ErrNotExist):
 			return nil
@@ -148,9 +155,9 @@ func (r *Rights) Keep(ctx context.Context, who session.Who, name string) error {
 	})
 }
 
-// do calls f with a walker for who. What f learns is of one moment: it is called again if
-// a directory was renamed meanwhile, for then the mode of one may have been taken for
-// that of another.
+// do calls f with a walker for who. It calls f again if a directory in which f looked, or
+// one above, was renamed meanwhile, for then the mode of one may have been taken for that of
+// another. Who renames others cannot keep it from ending, and it keeps nobody from renaming.
 func (r *Rights) do(ctx context.Context, who session.Who, f func(w *walker) error) error {
 	names, err := r.names(ctx)
 	if err != nil {
@@ -160,12 +167,12 @@ func (r *Rights) do(ctx context.Context, who session.Who, f func(w *walker) erro
 	w := &walker{names: names, who: who, root: root}
 	w.free = who.IsRoot() || r.alike && w.may(&root, read|search) == nil
 	for range attempts {
-		before := names.Renames()
-		if before%2 == 0 || w.free {
-			err := f(w)
-			if w.free || names.Renames() == before || ctx.Err() != nil {
-				return err
-			}
+		before := names.Moment()
+		w.looked = w.looked[:0]
+		err := f(w)
+		renamed := func(dir string) bool { return names.Renamed(dir, before) }
+		if w.free || ctx.Err() != nil || !slices.ContainsFunc(w.looked, renamed) {
+			return err
 		}
 		select {
 		case <-time.After(renameWait):
@@ -173,7 +180,13 @@ func (r *Rights) do(ctx context.Context, who session.Who, f func(w *walker) erro
 			return ctx.Err()
 		}
 	}
-	return errors.New("directories are being renamed all the time: try again")
+	return errors.New("a directory on the way is being renamed all the time: try again")
+}
+
+// published reports whether the bucket can have names of a kind: fifos and sockets are of
+// one mount only.
+func published(k manifest.Kind) bool {
+	return k == manifest.File || k == manifest.Directory || k == manifest.Symlink
 }
 
 // foundAt returns what s is, which is at a path.

@@ -20,16 +20,20 @@ import (
 type shown struct {
 	nodes   map[string]*pailfs.Shown
 	targets map[string]string
-	renames uint64
+	// moment counts renames of directories, and renamed has what it was at the last one
+	// from or to a path.
+	moment  uint64
+	renamed map[string]uint64
 	// before is called at every lookup.
 	before func(dir, name string)
 	asked  []string
+	made   uint64
 }
 
 var _ Names = (*shown)(nil)
 
 func newShown() *shown {
-	s := &shown{nodes: map[string]*pailfs.Shown{}, targets: map[string]string{}}
+	s := &shown{nodes: map[string]*pailfs.Shown{}, targets: map[string]string{}, renamed: map[string]uint64{}}
 	s.put("", manifest.Directory, 0o755, 0)
 	return s
 }
@@ -39,7 +43,8 @@ func (s *shown) put(at string, kind manifest.Kind, mode, uid uint32) {
 	if kind == manifest.File {
 		e.Object = oss.Object{Key: at, ETag: "E", Size: 7}
 	}
-	s.nodes[at] = &pailfs.Shown{Entry: e, Mode: mode, UID: uid, GID: 100}
+	s.made++
+	s.nodes[at] = &pailfs.Shown{Entry: e, Mode: mode, UID: uid, GID: 100, ID: s.made}
 }
 
 func (s *shown) dir(at string, mode, uid uint32)  { s.put(at, manifest.Directory, mode, uid) }
@@ -85,15 +90,35 @@ func (s *shown) ReadLink(_ context.Context, l pailfs.Shown) (string, error) {
 	return "", iofs.ErrInvalid
 }
 
-func (s *shown) Renames() uint64 { return s.renames }
+func (s *shown) Moment() uint64 { return s.moment }
+
+func (s *shown) Renamed(dir string, since uint64) bool {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if s.renamed[dir] > since {
+			return true
+		}
+	}
+	return false
+}
+
+// rename notes a rename of a directory from or to a path.
+func (s *shown) rename(at string) {
+	s.moment += 2
+	s.renamed[at] = s.moment
+}
+
+// in returns somebody who has a descriptor of a directory.
+func (s *shown) in(dir string) session.Who {
+	return session.As(7, 7, session.Groups{}, session.Base{Path: dir, ID: s.nodes[dir].ID})
+}
 
 func (s *shown) rights() *Rights {
 	return New(func(context.Context) (Names, error) { return s, nil }, false)
 }
 
 var (
-	somebody = session.As(7, 7, session.Groups{}, "")
-	member   = session.As(8, 8, session.GroupsOf([]uint32{100}), "")
+	somebody = session.As(7, 7, session.Groups{}, session.Base{})
+	member   = session.As(8, 8, session.GroupsOf([]uint32{100}), session.Base{})
 )
 
 // TestNothingIsAskedBehindWhatMayNotBeSearched: not even whether it is there.
@@ -127,7 +152,7 @@ func TestADirectoryThatIsRenamedMeanwhileIsNotMistaken(t *testing.T) {
 	s.before = func(dir, _ string) {
 		if dir == "d" && !swap { // its mode has been asked
 			swap = true
-			s.renames += 2
+			s.rename("d")
 			s.dir("d", 0o700, 0)
 		}
 	}
@@ -137,10 +162,84 @@ func TestADirectoryThatIsRenamedMeanwhileIsNotMistaken(t *testing.T) {
 	if !swap {
 		t.Error("nothing was renamed")
 	}
-	s.before = func(string, string) { s.renames += 2 }
+	s.before = func(string, string) { s.rename("d") }
 	s.dir("d", 0o755, 0)
 	if _, err := s.rights().Open(t.Context(), somebody, "d/x"); err == nil || errors.Is(err, iofs.ErrPermission) {
-		t.Errorf("while directories are renamed all the time: %v", err)
+		t.Errorf("while the directory is renamed all the time: %v", err)
+	}
+}
+
+// TestWhoRenamesOtherDirectoriesAllTheTimeKeepsNobodyOut: neither beside nor below those on
+// the way.
+func TestWhoRenamesOtherDirectoriesAllTheTimeKeepsNobodyOut(t *testing.T) {
+	s := newShown()
+	s.dir("d", 0o755, 0)
+	s.file("d/x", 0o644, 0)
+	s.dir("d/theirs", 0o755, 9)
+	s.dir("theirs", 0o755, 9)
+	asked := 0
+	s.before = func(string, string) {
+		asked++
+		s.rename("theirs")
+		s.rename("d/theirs")
+	}
+	if _, err := s.rights().Open(t.Context(), somebody, "d/x"); err != nil || asked != 2 {
+		t.Errorf("%v, after %d lookups", err, asked)
+	}
+	if page, err := s.rights().ReadDir(t.Context(), somebody, "d", ""); err != nil || len(page) != 2 || page[0].Err != nil || page[1].Err != nil {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// TestADirectoryThatTookTheNameOfTheCallersIsWalkedTo from the root: who has a descriptor of
+// one need not search what is above it, but above no other.
+func TestADirectoryThatTookTheNameOfTheCallersIsWalkedTo(t *testing.T) {
+	s := newShown()
+	for _, dir := range []string{"a", "shut", "shut/b"} {
+		s.dir(dir, 0o755, 0)
+	}
+	s.dir("a/b", 0o755, 0)
+	s.file("a/b/x", 0o644, 0)
+	s.dir("a", 0o700, 0)
+	who := s.in("a/b")
+	if _, err := s.rights().Open(t.Context(), who, "a/b/x"); err != nil {
+		t.Errorf("below a descriptor: %v", err)
+	}
+	s.dir("a/b", 0o755, 0) // another one
+	for _, name := range []string{"a/b/x", "a/b/missing", "a/b"} {
+		if f, err := s.rights().Open(t.Context(), who, name); !errors.Is(err, iofs.ErrPermission) {
+			t.Errorf("%s, which is another directory's now: %+v, %v", name, f, err)
+		}
+		if err := s.rights().Refused(t.Context(), who, name); !errors.Is(err, iofs.ErrPermission) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	delete(s.nodes, "a/b")
+	if err := s.rights().Refused(t.Context(), who, "a/b/x"); !errors.Is(err, iofs.ErrPermission) {
+		t.Errorf("not even that it is gone is told: %v", err)
+	}
+	s.dir("a", 0o755, 0)
+	s.dir("a/b", 0o755, 0)
+	if _, err := s.rights().Open(t.Context(), who, "a/b/x"); err != nil {
+		t.Errorf("where anybody may walk: %v", err)
+	}
+}
+
+// TestAFifoIsNeitherReadNorListed: the bucket knows none.
+func TestAFifoIsNeitherReadNorListed(t *testing.T) {
+	s := newShown()
+	s.dir("d", 0o755, 0)
+	s.file("d/x", 0o644, 0)
+	s.put("d/fifo", 0x80, 0o644, 7)
+	if f, err := s.rights().Open(t.Context(), somebody, "d/fifo"); err == nil {
+		t.Errorf("%+v", f)
+	}
+	if page, err := s.rights().ReadDir(t.Context(), somebody, "d", ""); err != nil || len(page) != 1 || page[0].Path != "d/x" {
+		t.Errorf("%+v, %v", page, err)
+	}
+	s.put("d/fifo", 0x80, 0o600, 0)
+	if err := s.rights().Refused(t.Context(), somebody, "d/fifo"); !errors.Is(err, iofs.ErrPermission) {
+		t.Error(err)
 	}
 }
 
@@ -157,7 +256,7 @@ func TestLinksAreFollowedWithinTheView(t *testing.T) {
 	} {
 		s.link(at, target)
 	}
-	inB := session.As(7, 7, session.Groups{}, "a/b")
+	inB := s.in("a/b")
 	for _, test := range []struct {
 		who  session.Who
 		name string

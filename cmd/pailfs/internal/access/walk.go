@@ -39,6 +39,21 @@ type walker struct {
 	root  node
 	// free says that who may read everything.
 	free bool
+	// looked are the directories in which it has looked.
+	looked []string
+}
+
+// lookup asks for a name in a directory.
+func (w *walker) lookup(ctx context.Context, dir, name string) (pailfs.Shown, error) {
+	w.looks(dir)
+	return w.names.Lookup(ctx, dir, name)
+}
+
+// looks notes that something is asked of the directory at a path. The root is never renamed.
+func (w *walker) looks(dir string) {
+	if n := len(w.looked); dir != "" && (n == 0 || w.looked[n-1] != dir) {
+		w.looked = append(w.looked, dir)
+	}
 }
 
 // may returns an error unless who may do with n what is wanted.
@@ -59,7 +74,7 @@ func (w *walker) find(ctx context.Context, name string) (node, error) {
 	if w.free && name != "" {
 		// There is nothing to be asked of the directories.
 		dir, base := path.Split(name)
-		s, err := w.names.Lookup(ctx, strings.TrimSuffix(dir, "/"), base)
+		s, err := w.lookup(ctx, strings.TrimSuffix(dir, "/"), base)
 		switch {
 		case err == nil && s.Kind != manifest.Symlink:
 			return node{s, name}, nil
@@ -104,7 +119,7 @@ func (w *walker) walk(ctx context.Context, name string) (trail []node, missing [
 			trail = trail[:len(trail)-1]
 			continue
 		}
-		s, err := w.names.Lookup(ctx, here.path, part)
+		s, err := w.lookup(ctx, here.path, part)
 		switch {
 		case errors.Is(err, iofs.ErrNotExist):
 			return trail, append([]string{part}, parts...), err
@@ -130,25 +145,52 @@ func (w *walker) walk(ctx context.Context, name string) (trail []node, missing [
 }
 
 // start returns the directory from which a path is walked, and the rest of the path: the
-// one of which the caller has a descriptor, where that is above.
+// one of which the caller has a descriptor, where that is above. If that was renamed, removed
+// or left, what has its path by now is walked to as anybody walks: from the root.
 func (w *walker) start(ctx context.Context, name string) (start node, rest string, err error) {
-	base := w.who.Base
+	base := w.who.Base.Path
 	rest, ok := strings.CutPrefix(name+"/", base+"/")
 	if base == "" || !ok {
 		return w.root, name, nil
 	}
+	rest = strings.TrimSuffix(rest, "/")
 	dir, last := path.Split(base)
-	s, err := w.names.Lookup(ctx, strings.TrimSuffix(dir, "/"), last)
-	if err != nil {
+	s, err := w.lookup(ctx, strings.TrimSuffix(dir, "/"), last)
+	switch {
+	case err != nil && !errors.Is(err, iofs.ErrNotExist):
 		return node{}, "", err
+	case err == nil && s.Kind == manifest.Directory && s.ID != 0 && s.ID == w.who.Base.ID:
+		return node{s, base}, rest, nil
 	}
-	return node{s, base}, strings.TrimSuffix(rest, "/"), nil
+	start, err = w.straight(ctx, base)
+	return start, rest, err
+}
+
+// straight walks from the root to the directory at the path name, along which there are no
+// links.
+func (w *walker) straight(ctx context.Context, name string) (node, error) {
+	here := w.root
+	for _, part := range split(name) {
+		if err := w.may(&here, search); err != nil {
+			return node{}, err
+		}
+		s, err := w.lookup(ctx, here.path, part)
+		if err != nil {
+			return node{}, err
+		}
+		here = node{s, join(here.path, part)}
+		if s.Kind != manifest.Directory {
+			return node{}, fmt.Errorf("%q is no directory any more: %w", here.path, iofs.ErrNotExist)
+		}
+	}
+	return here, nil
 }
 
 // list returns what is in a directory that who may read, after a cursor.
 func (w *walker) list(ctx context.Context, dir *node, after string) (page []prefetch.Found, err error) {
 	closed := w.may(dir, search) // then there are names, and nothing more
 	for len(page) == 0 {
+		w.looks(dir.path)
 		entries, err := w.names.ReadDir(ctx, dir.path, after, pageSize)
 		if err != nil || len(entries) == 0 {
 			return nil, err
@@ -159,7 +201,7 @@ func (w *walker) list(ctx context.Context, dir *node, after string) (page []pref
 			at := join(dir.path, s.Name)
 			if s.Partial && !w.free && closed == nil {
 				cursor := s.Cursor
-				*s, err = w.names.Lookup(ctx, dir.path, s.Name)
+				*s, err = w.lookup(ctx, dir.path, s.Name)
 				if errors.Is(err, iofs.ErrNotExist) {
 					continue // it has just gone
 				}
@@ -168,7 +210,7 @@ func (w *walker) list(ctx context.Context, dir *node, after string) (page []pref
 				}
 				s.Cursor = cursor
 			}
-			if s.Kind == manifest.Symlink {
+			if s.Kind == manifest.Symlink || !published(s.Kind) {
 				continue
 			}
 			found := foundAt(at, s)

@@ -1,0 +1,186 @@
+package prefetch
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// user returns a process of user 7 that has a descriptor of a directory.
+func user(dir string) session.Who {
+	return session.As(7, 7, session.Groups{}, session.Base{Path: dir, ID: uint64(len(dir))})
+}
+
+// TestReadyFilesStayReadyWhileTheStoreIsAway: that rights cannot be asked takes nothing back.
+// It tells nobody more than the state, and another process not even that.
+func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree(1000, "d/a", "d/b", "d/shut")
+		rights := fakeRights{Tree: tree, away: new(atomic.Bool)}
+		rights.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasSuffix(path, "shut") }
+		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
+		defer stop()
+		got, err := p.Open(t.Context(), session.Key{UID: 7}, session.Params{Buffer: 10, Who: user("")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, paths := session.Name{Session: got.Session, UID: 7}, []string{"d/a", "d", "d/shut", "d/missing", "d/none"}
+		if _, _, err := p.Preload(n, paths[:4]); err != nil {
+			t.Fatal(err)
+		}
+		asked := func(who session.Who) (states []session.File) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			waited, done, err := p.Wait(ctx, who, n, paths)
+			if err != nil || !done {
+				t.Fatal(waited, done, err)
+			}
+			status, err := p.Status(t.Context(), who, n, paths)
+			if diff := cmp.Diff(waited, status, cmpopts.EquateErrors(), cmpopts.EquateComparable(session.Who{})); err != nil || diff != "" {
+				t.Errorf("%v, status differs:\n%s", err, diff)
+			}
+			return status
+		}
+		want := func(what string, who session.Who, want ...session.File) {
+			t.Helper()
+			ignored := cmpopts.IgnoreFields(session.File{}, "Err", "Who", "Path")
+			if diff := cmp.Diff(want, asked(who), ignored); diff != "" {
+				t.Errorf("%s:\n%s", what, diff)
+			}
+		}
+		ready, failed, unknown := session.File{State: "ready", Ready: true}, session.File{State: "failed"}, session.File{State: "unknown"}
+		file := session.File{State: "ready", Ready: true, Files: 1, Bytes: 1000}
+		want("before", user(""), file, failed, failed, failed, unknown)
+		rights.away.Store(true)
+		want("the store is away", user(""), ready, failed, failed, failed, unknown)
+		untold := session.File{State: Untold}
+		want("another process asks", user("d"), untold, untold, untold, untold, unknown)
+		want("root asks", session.Root(), file, failed, failed, failed, unknown)
+		rights.away.Store(false)
+		want("it is back", user("d"), file, failed, failed, failed, unknown)
+	})
+}
+
+// TestResultsOfAJobWaitForAStoreThatIsAway: none is told that might not be, and none is lost.
+func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree(1000, "d/a", "d/b", "x")
+		rights := fakeRights{Tree: tree, away: new(atomic.Bool)}
+		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
+		defer stop()
+		job := openWarm(t, p, 7, true)
+		if n, err := p.AddWarm(t.Context(), job, user(""), []string{"d", "x"}, true); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		time.Sleep(time.Minute) // all is done
+		progress := func(after int64) WarmProgress {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			now, err := p.WarmProgress(ctx, job, user(""), after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return now
+		}
+		rights.away.Store(true)
+		now := progress(0)
+		if want := (WarmProgress{Files: 3, Bytes: 3000, DoneFiles: 3, DoneBytes: 3000, FetchedBytes: 3000, Results: []WarmResult{}, Withheld: 4}); !cmp.Equal(now, want, cmpopts.IgnoreUnexported(WarmResult{})) {
+			t.Errorf("while the store is away: %+v", now)
+		}
+		rights.away.Store(false)
+		now = progress(now.Next)
+		if !now.Finished || now.Withheld != 0 || len(now.Results) != 4 || now.Next != 4 {
+			t.Errorf("when it is back: %+v", now)
+		}
+		for _, r := range now.Results {
+			if r.State != "ready" {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
+// TestTheSizesOfASessionAreToldToWhoFoundThem: another process of the user may see less of the
+// mount.
+func TestTheSizesOfASessionAreToldToWhoFoundThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree(1000, "d/a", "d/b", "x", "y")
+		p, stop := running(t, Config{}, tree, newFakeCache(1<<30))
+		defer stop()
+		open := func(who session.Who, announced, released string) (n session.Name) {
+			t.Helper()
+			got, err := p.Open(t.Context(), session.Key{UID: 7}, session.Params{Instance: "i", Buffer: 10, Who: who})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n = session.Name{Session: got.Session, UID: 7}
+			if _, _, err := p.Preload(n, []string{announced, released}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // it is there
+			if _, _, err := p.Release(n, []string{released}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		n := open(user(""), "d", "y")
+		replaced := session.As(7, 7, session.Groups{}, session.Base{Path: "d", ID: 99})
+		for _, test := range []struct {
+			who             session.Who
+			ready, released session.Files
+			charged         bool
+		}{
+			{user(""), session.Files{Files: 2, Bytes: 2000}, session.Files{Files: 1, Bytes: 1000}, true},
+			{user("d"), session.Files{Files: 2}, session.Files{Files: 1}, false},
+			{replaced, session.Files{Files: 2}, session.Files{Files: 1}, false},
+			{session.Root(), session.Files{Files: 2, Bytes: 2000}, session.Files{Files: 1, Bytes: 1000}, true},
+		} {
+			s, err := p.Session(n.Session, test.who)
+			if err != nil || s.Ready != test.ready || s.Released != test.released || (s.Charged > 0) != test.charged {
+				t.Errorf("%+v: %+v, %v", test.who, s, err)
+			}
+		}
+		open(user("d"), "x", "d/a")
+		if s, err := p.Session(n.Session, user("d")); err != nil || s.Ready != (session.Files{Files: 3, Bytes: 1000}) || s.Released.Bytes != 0 {
+			t.Errorf("beside what another process has found: %+v, %v", s, err)
+		}
+		if _, err := p.Session(n.Session, session.As(8, 8, session.Groups{}, session.Base{})); err == nil {
+			t.Error("told another user")
+		}
+	})
+}
+
+// TestManyPathsAreWarmedToTheEnd: a job that holds as many results as it may goes on when they
+// are read, while more paths are to come.
+func TestManyPathsAreWarmedToTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := names(strings.Repeat("d", 100), 2000)
+		tree := newFakeTree(1000, paths...)
+		p, stop := running(t, Config{}, tree, newFakeCache(1<<30))
+		defer stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		results := map[string]int{}
+		progress, err := p.Warm(ctx, session.Root(), append(paths, "missing"), func(r WarmResult) { results[r.Path+" "+r.State]++ })
+		if err != nil || progress.DoneFiles != 2000 || progress.Failed != 1 || len(results) != 2001 || results["missing failed"] != 1 {
+			t.Errorf("%+v, %d results, %v", progress, len(results), err)
+		}
+		if left := len(p.Overview().Sessions) + p.Overview().WarmJobs; left != 0 {
+			t.Errorf("%d are left", left)
+		}
+		cancel()
+		if _, err := p.Warm(ctx, session.Root(), paths, func(WarmResult) {}); err == nil {
+			t.Error("ended well when it was cancelled")
+		}
+	})
+}

@@ -1,0 +1,64 @@
+package prefetch
+
+import (
+	"context"
+	"time"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/session"
+)
+
+// warmSign is how often at least a job is asked after, so that it lives: less than jobIdle.
+const warmSign = time.Minute
+
+// Warm brings paths into the cache with the rights of who, calls told with the result of each
+// of them, and of what failed below it, and returns when all is done, or ctx ends, which is an
+// error. It fails with a [budget.Exceeded] if the user has too many jobs.
+func (p *Prefetcher) Warm(ctx context.Context, who session.Who, paths []string, told func(WarmResult)) (progress WarmProgress, err error) {
+	job, err := p.OpenWarm(budget.User{UID: who.UID}, false)
+	if err != nil {
+		return progress, err
+	}
+	defer func() { _ = p.CloseWarm(job, who.UID) }() // it may have gone with the daemon
+	ctx, stop := context.WithCancelCause(ctx)
+	added := make(chan struct{})
+	defer func() {
+		stop(nil)
+		<-added
+	}()
+	// A job that has enough to do takes no more before its results are read.
+	go func() {
+		defer close(added)
+		if err := p.addAll(ctx, job, who, paths); err != nil {
+			stop(err)
+		}
+	}()
+	for !progress.Finished {
+		if ctx.Err() != nil {
+			return progress, context.Cause(ctx)
+		}
+		asked, cancel := context.WithTimeout(ctx, warmSign)
+		progress, err = p.WarmProgress(asked, job, who, progress.Next)
+		cancel()
+		if err != nil {
+			return progress, err
+		}
+		for _, r := range progress.Results {
+			told(r)
+		}
+	}
+	return progress, nil
+}
+
+// addAll gives a job all of its paths.
+func (p *Prefetcher) addAll(ctx context.Context, job string, who session.Who, paths []string) error {
+	for left := paths; ; {
+		n, err := p.AddWarm(ctx, job, who, left, true)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		if left = left[n:]; len(left) == 0 {
+			return nil
+		}
+	}
+}
