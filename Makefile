@@ -7,6 +7,7 @@ LINT      := .ci/tools/bin/golangci-lint
 HELM      := .ci/tools/bin/helm
 VULN      := .ci/tools/bin/govulncheck
 SBOM      := .ci/tools/bin/cyclonedx-gomod
+SANITY    := .ci/tools/bin/csi-sanity
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
 # What Kubernetes' programs say they are.
@@ -189,6 +190,10 @@ e2e-kube-short: build $(HELM) ## The same with 200 nodes.
 	$(KUBECP)
 	nodes=200; $(E2E)
 
+.PHONY: e2e-csi
+e2e-csi: build $(SANITY) ## csi-sanity over the CSI driver that was built, with real mounts of an emulated bucket.
+	$(GO) test -count=1 -timeout 15m -v ./deploy/csi/conformance
+
 .PHONY: bench-short
 bench-short: build ## A small run of every benchmark: that it works, not how fast.
 	$(BIN)/bench targets --short
@@ -223,6 +228,9 @@ $(VULN): .ci/tools/go.mod .ci/tools/go.sum
 
 $(SBOM): .ci/tools/sbom/go.mod .ci/tools/sbom/go.sum
 	cd .ci/tools/sbom && $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(CURDIR)/$(SBOM) github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+$(SANITY): .ci/tools/sanity/go.mod .ci/tools/sanity/go.sum
+	cd .ci/tools/sanity && $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(SANITY) github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity
 
 $(HELM): .ci/tools/helm/go.mod .ci/tools/helm/go.sum
 	cd .ci/tools/helm && $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(HELM) helm.sh/helm/v3/cmd/helm
