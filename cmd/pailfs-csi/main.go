@@ -144,7 +144,12 @@ func daemonEnvironment(environ []string) (kept []string) {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := run(os.Args[1:], program{ctx, os.Stdout, os.Stderr, os.Environ()})
+	var code int
+	if os.Getpid() == 1 {
+		code = supervise(ctx, os.Stderr, os.Args, os.Environ())
+	} else {
+		code = run(os.Args[1:], program{ctx, os.Stdout, os.Stderr, os.Environ()})
+	}
 	stop()
 	os.Exit(code)
 }
