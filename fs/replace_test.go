@@ -169,7 +169,7 @@ func TestReplacingWhileReadingNeverMixes(t *testing.T) {
 		defer mu.Unlock()
 		return whole > 100 && stale > 3
 	}
-	for i := 0; i < 100 || i < 3000 && !enough(); i++ {
+	for i, end := 0, time.Now().Add(patience); i < 100 || !enough() && time.Now().Before(end); i++ {
 		replace(i + 1)
 		_ = unix.Nanosleep(&unix.Timespec{Nsec: 2e6}, nil) // let them read in between
 	}

@@ -396,7 +396,7 @@ func timesMove(t *testing.T, attrs bool, state string, mode Choice) {
 		}
 	}
 	config := Config{Attrs: attrs, Passthrough: mode, PassthroughMin: 1, FileMode: 0o644, DirMode: 0o755}
-	w := mountWritten(t, e, writtenOptions{config: config, asks: attrs})
+	w := mountWritten(t, e, writtenOptions{config: config})
 	var files []string
 	for i := range operations {
 		must(t, os.Mkdir(filepath.Join(local, name(i)), 0o755))

@@ -28,7 +28,7 @@ func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 				e.Put("renamed", []byte("content"))
 				config := Config{Attrs: attrs, Passthrough: mode, PassthroughMin: 1}
 				base := tempDir(t)
-				w := mountWritten(t, e, writtenOptions{config: config, base: base, asks: attrs, ttl: 10 * time.Millisecond})
+				w := mountWritten(t, e, writtenOptions{config: config, base: base, ttl: 10 * time.Millisecond})
 				must(t, os.Mkdir(w.path("dir"), 0o755))
 				files := []string{"plain", "dir/below", "moved", "large", "old"}
 				for i, name := range files {
@@ -91,7 +91,7 @@ func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 				}
 				delete(told, ".") // it has no object
 				w.stop()
-				w = mountWritten(t, e, writtenOptions{config: config, asks: true})
+				w = mountWritten(t, e, writtenOptions{config: config})
 				for name, times := range told {
 					if got := w.told(t, name)[name][0]; !got.Equal(times[0]) && name != "dir" {
 						t.Errorf("a new mount says that %s was written at %v, want %v", name, got, times[0])
@@ -106,7 +106,7 @@ func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 // object does so in seconds.
 func TestNanosecondsAreBelievedOnlyWithTheirSeconds(t *testing.T) {
 	e := startStore(t)
-	w := mountWritten(t, e, writtenOptions{config: Config{Attrs: true}, asks: true, ttl: time.Millisecond})
+	w := mountWritten(t, e, writtenOptions{config: Config{Attrs: true}, ttl: time.Millisecond})
 	must(t, os.WriteFile(w.path("file"), []byte("content"), 0o644))
 	at := time.Unix(1_000_000_000, 5)
 	must(t, os.Chtimes(w.path("file"), at, at))

@@ -464,7 +464,7 @@ func TestSizeSetBesideAWriterIsNoCommit(t *testing.T) {
 // A program that waits for room to make a file holds up nobody who renames a directory.
 func TestRenamingADirectoryWaitsForNoWriter(t *testing.T) {
 	e := startStore(t)
-	w := mountWritten(t, e, writtenOptions{space: writeback.Config{StagingSize: 1 << 20, FullWait: 2 * time.Minute}})
+	w := mountWritten(t, e, writtenOptions{space: writeback.Config{StagingSize: 1 << 20, FullWait: 10 * patience}})
 	must(t, os.Mkdir(w.path("d"), 0o755))
 	must(t, os.Mkdir(w.path("other"), 0o755)) // the kernel holds the directory in which a file is made
 	must(t, e.Server.SetFaults([]ossemu.Fault{{KeyContains: "large", Kind: ossemu.FaultError, Code: "InternalError"}}))

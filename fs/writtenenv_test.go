@@ -38,8 +38,6 @@ type writtenOptions struct {
 	cache  cache.Config
 	// ttl is for how long names are believed; 0 means a second.
 	ttl time.Duration
-	// asks says that objects are asked for their attributes, as the daemon does that keeps them.
-	asks bool
 	// reader, if set, is put between the cache and the bucket.
 	reader func(oss.RangeReader) oss.RangeReader
 	// base holds the cache and staging directories; "" makes new ones.
@@ -80,7 +78,8 @@ func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *writt
 	w.cache, err = cache.Open(o.cache, o.reader(client.As(oss.Demand)), o.reader(client.As(oss.Prefetch)), nil, log)
 	must(t, err)
 	tree, closeTree := manifest.Tree(live), func() error { return nil }
-	if o.asks {
+	// Objects are asked for their attributes, as the daemon does that keeps them.
+	if o.config.Attrs {
 		shown, err := attributes.New(attributes.Config{Markers: true, TTL: o.ttl}, live, client.As(oss.Demand), client.As(oss.Prefetch), w.cache, nil)
 		must(t, err)
 		tree, closeTree = shown, shown.Close
