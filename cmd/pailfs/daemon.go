@@ -92,9 +92,6 @@ func openDaemon(ctx context.Context, l *config.Loaded, source config.Location, a
 		requests: make(chan umountParams),
 	}
 	prepareProcess(l.Memory, log.Logger)
-	for _, p := range exposablePaths(&l.Config) {
-		d.warnOfPath(p.setting, p.path)
-	}
 	if err := d.open(ctx, stale, notice); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -281,6 +278,10 @@ func (d *daemon) openCache(context.Context) error {
 	d.opens("cache", opened.Close)
 	if d.sessions != nil {
 		d.sessions.find(d.log.Logger)
+	}
+	// Only now: the cache has just made its directory its owner's alone.
+	for _, p := range exposablePaths(c) {
+		d.warnOfPath(p.setting, p.path)
 	}
 	return nil
 }

@@ -290,6 +290,32 @@ func TestPathsThatOthersCanReplaceAreRefusedOrWarnedOf(t *testing.T) {
 	mustRun(t, "umount", s.at)
 }
 
+// An emptyDir of Kubernetes has such a mode.
+func TestDirectoryForEverybodyBecomesTheCachesOwn(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.cache = filepath.Join(t.TempDir(), "emptyDir")
+	if err := os.Mkdir(s.cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(s.cache, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	reachable(t, s.cache)
+	// The second time as a container that was started again.
+	for range 2 {
+		startForeground(t, environ(), s.at, s.mountArgs()...)
+		if w := strings.Join(statusOf(t, s.at).Warnings, "\n"); strings.Contains(w, "--cache-dir") {
+			t.Errorf("warnings %q of a directory that is the cache's own", w)
+		}
+		if info, err := os.Stat(s.cache); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the cache directory is %v, %v", info.Mode(), err)
+		}
+		s.reads()
+		mustRun(t, "umount", s.at)
+	}
+}
+
 // What manifest/NAMES.md says of links that lead out of the mounted prefix.
 func TestLinksThatLeadOutOfThePrefixAreRefused(t *testing.T) {
 	t.Parallel()

@@ -223,6 +223,44 @@ func TestKeysAreWhereTheMountLooksForThem(t *testing.T) {
 	}
 }
 
+// An emptyDir is 0777: the daemon makes one its own that is its cache directory, and nothing
+// else may lie in one but what any container of the pod may replace.
+func TestTheSidecarsCacheIsAVolumeOfItsOwn(t *testing.T) {
+	for _, o := range read(t, "examples/sidecar.yaml") {
+		pod := podOf(o)
+		if pod == nil {
+			continue
+		}
+		volumeAt, users := map[string]string{}, map[string][]string{}
+		emptyDirs := map[string]bool{}
+		for _, v := range pod.Spec.Volumes {
+			emptyDirs[v.Name] = v.EmptyDir != nil
+		}
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			for _, m := range c.VolumeMounts {
+				users[m.Name] = append(users[m.Name], c.Name)
+				if c.Name == "pailfs" {
+					volumeAt[m.MountPath] = m.Name
+				}
+			}
+		}
+		given := map[string]string{}
+		for _, arg := range pod.Spec.InitContainers[0].Args {
+			name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			given[name] = value
+		}
+		if v := volumeAt[given["cache-dir"]]; !emptyDirs[v] || !slices.Equal(users[v], []string{"pailfs"}) {
+			t.Errorf("the cache directory %q is no emptyDir itself, or others mount it: %v", given["cache-dir"], users[v])
+		}
+		if v := volumeAt[path.Dir(given["credentials-file"])]; v == "" || emptyDirs[v] || len(users[v]) != 1 {
+			t.Errorf("the keys %q lie in %q, which %v mount", given["credentials-file"], v, users[v])
+		}
+		if log, ok := given["log-file"]; ok {
+			t.Errorf("the log goes to %q", log)
+		}
+	}
+}
+
 func TestServiceAccountsGiveNoTokenUnasked(t *testing.T) {
 	accounts := map[string]bool{}
 	for _, o := range ours(t) {
