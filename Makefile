@@ -124,6 +124,7 @@ lint: $(LINT) ## Lint, including the import picture, the formatting and what is 
 
 .PHONY: vuln
 vuln: $(VULN) ## Look for known vulnerabilities in what is called; says it where the database is out of reach (GOVULNDB names a mirror).
+	.ci/vuln-check
 	.ci/vuln
 
 .PHONY: unit

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -224,6 +225,51 @@ func TestHostileAnswersEndInTimeAndAreNotTakenForAnOutage(t *testing.T) {
 					t.Logf("%s after %s: %v", call, time.Since(began).Round(time.Millisecond), err)
 				})
 			}
+		})
+	}
+}
+
+// A drip is what a network in trouble looks like: the call is repeated, ends with its deadline
+// all the same, and may be tried again by whoever made it.
+func TestReadOfADrippingBodyEndsWithItsDeadline(t *testing.T) {
+	const size = 8 << 20
+	for name, drip := range map[string]struct {
+		bytes int
+		pause time.Duration
+	}{
+		"a byte a second":                {1, time.Second},
+		"a byte before each stall time":  {1, 1900 * time.Millisecond},
+		"just enough to count as moving": {stallStep, 1900 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := object
+				o.Size = size
+				b := newBubble(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+					from, until := askedRange(r)
+					w.Header().Set("ETag", `"`+o.ETag+`"`)
+					w.Header().Set("Last-Modified", "Thu, 01 Jan 1970 00:16:40 GMT")
+					w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, until-1, size))
+					w.Header().Set("Content-Length", strconv.Itoa(int(until-from)))
+					w.WriteHeader(http.StatusPartialContent)
+					for at := from; at < until && r.Context().Err() == nil; at += int64(drip.bytes) {
+						if _, err := w.Write(make([]byte, min(int64(drip.bytes), until-at))); err != nil {
+							return
+						}
+						_ = http.NewResponseController(w).Flush() // the client may have gone
+						time.Sleep(drip.pause)
+					}
+				})
+				began := time.Now()
+				_, err := b.client.As(Demand).ReadRange(t.Context(), RangeRequest{Object: o, Buffer: make([]byte, size)})
+				// A second is allowed for each MiB.
+				if took, most := time.Since(began), (Deadlines{}).of(Demand)+size/leastPace*time.Second; took > most {
+					t.Errorf("ended after %s, want %s at most", took, most)
+				}
+				if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBadAnswer) {
+					t.Errorf("the error is %v", err)
+				}
+			})
 		})
 	}
 }
