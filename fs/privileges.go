@@ -97,26 +97,37 @@ func (r *rights) owner(uid uint32) bool {
 // settles is how often a thread is looked at that has not begun to wait for our answer.
 const settles = 1000
 
-// inChown reports whether the caller is in chown(2) or its kin at this moment. Where that
-// cannot be seen it is taken to be writing.
-func (r *rights) inChown() bool {
+// inChown reports whether the caller is in chown(2) or its kin at this moment. To see that
+// of others takes CAP_SYS_PTRACE, and a PID that is one here: seen is false without.
+func (r *rights) inChown() (in, seen bool) {
 	if r.caller.Pid == 0 {
-		return false
+		return false, false
 	}
 	path := "/proc/" + strconv.FormatUint(uint64(r.caller.Pid), 10) + "/syscall"
 	for range settles {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return false
+			return false, false
 		}
 		number, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 		if number != "running" {
 			n, err := strconv.Atoi(number)
-			return err == nil && slices.Contains(chownCalls[:], n)
+			return err == nil && slices.Contains(chownCalls[:], n), true
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-	return false
+	return false, false
+}
+
+// writing reports whether a SETATTR that asks for nothing comes before a write. The kernel
+// sends the same at chown(-1, -1). Where the call of the caller cannot be seen, a file that
+// nobody has open for writing is not being written.
+func (r *rights) writing(n *inode) bool {
+	if in, seen := r.inChown(); seen {
+		return !in
+	}
+	file := n.file.Load()
+	return file != nil && file.HasWriters()
 }
 
 // asksNothing reports whether a SETATTR is the kernel's way to say that a file loses
@@ -142,7 +153,7 @@ func losesPrivileges(n *inode, in *fuse.SetAttrIn, change *writeback.SetAttr, no
 	if left == mode {
 		return nil
 	}
-	if asksNothing(in) && !caller.owner(now.Uid) && caller.inChown() {
+	if asksNothing(in) && !caller.owner(now.Uid) && !caller.writing(n) {
 		return syscall.EPERM
 	}
 	change.Mode = &left

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback"
 )
 
 // TestSetIDBitsAsOnALocalDisk changes files with all sorts of modes in all sorts of
@@ -219,3 +222,35 @@ func withFD(name string, flags int, use func(fd int) error) error {
 }
 
 func second(_ int, err error) error { return err }
+
+// TestWhoCannotBeSeenClearsBitsOnlyOfWhatIsWritten: without the capability to look at a caller,
+// or for one in another PID namespace, chown(-1, -1) looks like a write.
+func TestWhoCannotBeSeenClearsBitsOnlyOfWhatIsWritten(t *testing.T) {
+	w := mountWritten(t, startStore(t), writtenOptions{config: Config{Attrs: true, AllowOther: true}})
+	must(t, os.WriteFile(w.path("file"), []byte("content"), 0o644))
+	must(t, unix.Chmod(w.path("file"), 0o6777))
+	var st unix.Stat_t
+	must(t, unix.Stat(w.path("file"), &st))
+	f := w.mount.fs
+	n := f.nodes.get(st.Ino)
+	changes := func(uid uint32) (change writeback.SetAttr, err error) {
+		var now fuse.Attr
+		f.attr(n, &now)
+		in := &fuse.SetAttrIn{}
+		in.Caller = fuse.Caller{Owner: fuse.Owner{Uid: uid, Gid: uid}} // without a PID
+		err = losesPrivileges(n, in, &change, &now)
+		return change, err
+	}
+	if change, err := changes(1004); !errors.Is(err, unix.EPERM) || change.Mode != nil {
+		t.Errorf("a stranger: %+v, %v", change, err)
+	}
+	if change, err := changes(st.Uid); err != nil || change.Mode == nil || *change.Mode != 0o777 {
+		t.Errorf("the owner: %+v, %v", change, err)
+	}
+	held, err := os.OpenFile(w.path("file"), os.O_WRONLY, 0)
+	must(t, err)
+	defer func() { must(t, held.Close()) }()
+	if change, err := changes(1004); err != nil || change.Mode == nil || *change.Mode != 0o777 {
+		t.Errorf("a stranger while it is written: %+v, %v", change, err)
+	}
+}

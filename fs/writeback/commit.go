@@ -154,7 +154,7 @@ func (s *Space) giveBack(b []byte) {
 // would be the most of the work. The journal may need more room for what the file has:
 // nobody waits for that under the lock of the content. f.committing is held.
 func (f *File) compareStaged() (changed bool, r *closedRecord, err error) {
-	open := f.hasWriters()
+	open := f.HasWriters()
 	s := f.space
 	roomy := s.journal.hasRoom(s.reserve() + s.cfg.limits.inline)
 	f.content.RLock()

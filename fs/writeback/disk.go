@@ -67,16 +67,18 @@ func openStagedFile(path string, flags int) (*os.File, error) {
 
 // sealed reports whether nobody can change the file any more: no descriptor and no
 // mapping of it that could be written through is left. The kernel grants a read
-// lease only then.
+// lease only then. That the lease cannot be given back (EAGAIN) means that it is gone: who
+// opens the file has broken it, or somebody else who asks by the same descriptor has let go of
+// it. What it told may not be so any more: it is no success and no error.
 func sealed(f *os.File) (bool, error) {
 	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
-	switch {
-	case err == nil:
-		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
-		return err == nil, err
-	case errors.Is(err, unix.EAGAIN):
-		return false, nil
-	default:
-		return false, fmt.Errorf("seal %q: %w", f.Name(), err)
+	if err == nil {
+		if _, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err == nil {
+			return true, nil
+		}
 	}
+	if errors.Is(err, unix.EAGAIN) {
+		return false, nil
+	}
+	return false, fmt.Errorf("seal %q: %w", f.Name(), err)
 }

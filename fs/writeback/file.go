@@ -313,8 +313,8 @@ func (f *File) beingWritten() bool {
 	return f.content.writers > f.content.passing
 }
 
-// hasWriters reports whether somebody has f open for writing.
-func (f *File) hasWriters() bool {
+// HasWriters reports whether somebody has f open for writing.
+func (f *File) HasWriters() bool {
 	f.content.RLock()
 	defer f.content.RUnlock()
 	return f.content.writers > 0

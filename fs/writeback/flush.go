@@ -209,7 +209,7 @@ func (s *Space) commitMapped(path string) error {
 	s.mu.Unlock()
 	var failed error
 	for _, f := range files {
-		if f.hasWriters() {
+		if f.HasWriters() {
 			continue
 		}
 		if st := f.state(); f.lent.Load() && st.Gen > st.BaseGen && st.Inline == st.Gen {

@@ -50,7 +50,7 @@ func (s *Space) hold(ctx context.Context, op operation, snap *snapshot) (release
 			f.committing.Unlock()
 		}
 	}()
-	if f.hasWriters() {
+	if f.HasWriters() {
 		return nil, errRipening
 	}
 	file, err := openStagedFile(s.path(f.id), os.O_RDONLY)

@@ -55,7 +55,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, errSuperseded
 	}
 	opens, mark := f.opens.Load(), f.cuts.mark()
-	look := glance{open: f.hasWriters()}
+	look := glance{open: f.HasWriters()}
 	before := f.state().Gen
 	if !look.open {
 		// A change through a mapping, after the last close, counts as well.

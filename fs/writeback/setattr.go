@@ -160,7 +160,7 @@ func (s *Space) setTime(f *File, st *fileState, r *attrRecord, t time.Time) erro
 
 // tight reports whether nobody can change the staged file. f.committing is held.
 func (f *File) tight() (bool, error) {
-	if f.hasWriters() {
+	if f.HasWriters() {
 		return false, nil
 	}
 	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)

@@ -259,7 +259,9 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 		return time.Minute
 	}
 	defer f.closeUnused()
-	// What the cache does to the file is no change of it.
+	// What the cache does to the file is no change of it. No store through a mapping can hide
+	// behind that: the file was sealed, so none is left that could be written through, and who
+	// opens it to make one waits for f.committing until the times are noted again.
 	ctime, err := ctimeOf(s.path(f.id))
 	if err != nil {
 		s.log.Warn("looking at a published file failed", "err", err)
