@@ -2,7 +2,6 @@ package writeback
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -136,15 +135,6 @@ func (s *Space) replaceJournal() error {
 	j.mu.written, j.mu.synced = upTo, upTo
 	j.mu.allocated, j.mu.spare = max(j.mu.spare, j.mu.size), 0
 	return nil
-}
-
-// broken makes err the end of all writing: nobody has the file that counts open.
-func (j *journal) broken(err error) error {
-	err = fmt.Errorf("replace journal: %w", err)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.mu.err = err
-	return err
 }
 
 // readInline returns the content of files that is in their records only. What was

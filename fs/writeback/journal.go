@@ -1,76 +1,10 @@
 package writeback
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"os"
 	"sync"
 )
-
-// The journal begins with its magic and version, and a checksum of the two.
-const (
-	journalMagic   = "pailfswb"
-	journalVersion = 1
-	headerSize     = 16
-	// frameSize is what a record has before its body: length and checksum.
-	frameSize = 8
-	// maxRecord bounds the body of a record, in bytes.
-	maxRecord = 256 << 20
-	// idleBuffer is the largest buffer that is kept for the next records, in bytes.
-	idleBuffer = 1 << 20
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func journalHeader() []byte {
-	h := append(make([]byte, 0, headerSize), journalMagic...)
-	h = binary.LittleEndian.AppendUint32(h, journalVersion)
-	return binary.LittleEndian.AppendUint32(h, crc32.Checksum(h, castagnoli))
-}
-
-// checkHeader refuses what is not a journal that we know.
-func checkHeader(h []byte) error {
-	if len(h) < headerSize || string(h[:8]) != journalMagic {
-		return errors.New("it is not a journal of pailfs")
-	}
-	if v := binary.LittleEndian.Uint32(h[8:]); v != journalVersion {
-		return fmt.Errorf("its format has version %d, and this pailfs knows %d: use the pailfs that wrote it", v, journalVersion)
-	}
-	if binary.LittleEndian.Uint32(h[12:]) != crc32.Checksum(h[:12], castagnoli) {
-		return errors.New("its header is damaged")
-	}
-	return nil
-}
-
-// frame appends r as it stands in the journal.
-func frame(b []byte, r record) []byte {
-	at := len(b)
-	b = appendBody(append(b, make([]byte, frameSize)...), r)
-	body := b[at+frameSize:]
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(body)))
-	binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(body, castagnoli))
-	return b
-}
-
-// nextFrame returns the body of the record that b begins with, and what follows.
-// ok is false where no whole record is: the end, or a torn or damaged tail.
-func nextFrame(b []byte) (body, rest []byte, ok bool) {
-	if len(b) < frameSize {
-		return nil, b, false
-	}
-	n := binary.LittleEndian.Uint32(b)
-	if n == 0 || n > maxRecord || int64(n) > int64(len(b)-frameSize) {
-		return nil, b, false
-	}
-	body = b[frameSize : frameSize+int(n)]
-	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
-		return nil, b, false
-	}
-	return body, b[frameSize+int(n):], true
-}
 
 // journal appends records to a file. Positions are bytes appended since the
 // journal was opened, and go on through compactions.
@@ -211,61 +145,11 @@ func (j *journal) size() int64 {
 	return j.mu.size
 }
 
-// replay reads the records of a journal file. It returns how many bytes of it are
-// good, and how many follow that are not.
-func replay(file io.ReaderAt, size int64, each func(r record, body int64) error) (good, rest int64, err error) {
-	header := make([]byte, headerSize)
-	n, err := file.ReadAt(header, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, size, fmt.Errorf("read journal: %w", err)
-	}
-	if err := checkHeader(header[:n]); err != nil {
-		return 0, size, fmt.Errorf("%s: %w", journalName, err)
-	}
-	good = headerSize
-	window := make([]byte, 0, 1<<20)
-	for {
-		body, ok, err := readFrame(file, good, size, &window)
-		if err != nil {
-			return good, size - good, err
-		}
-		if !ok {
-			return good, size - good, nil
-		}
-		r, err := decodeBody(body)
-		if err != nil {
-			// Its checksum is right: somebody else's record.
-			return good, size - good, fmt.Errorf("%s at %d: %w: use the pailfs that wrote it", journalName, good, err)
-		}
-		if err := each(r, good+frameSize); err != nil {
-			return good, size - good, err
-		}
-		good += frameSize + int64(len(body))
-	}
-}
-
-// readFrame reads the record at off. The body is valid until the next call.
-func readFrame(file io.ReaderAt, off, size int64, window *[]byte) (body []byte, ok bool, err error) {
-	if size-off < frameSize {
-		return nil, false, nil
-	}
-	var head [frameSize]byte
-	if _, err := file.ReadAt(head[:], off); err != nil {
-		return nil, false, fmt.Errorf("read journal: %w", err)
-	}
-	n := int64(binary.LittleEndian.Uint32(head[:]))
-	if n == 0 || n > maxRecord || n > size-off-frameSize {
-		return nil, false, nil
-	}
-	b := *window
-	if int64(cap(b)) < n+frameSize {
-		b = make([]byte, n+frameSize)
-		*window = b
-	}
-	b = b[:n+frameSize]
-	if _, err := file.ReadAt(b, off); err != nil {
-		return nil, false, fmt.Errorf("read journal: %w", err)
-	}
-	body, _, ok = nextFrame(b)
-	return body, ok, nil
+// broken makes err the end of all writing: nobody has the file that counts open.
+func (j *journal) broken(err error) error {
+	err = fmt.Errorf("replace journal: %w", err)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.mu.err = err
+	return err
 }

@@ -3,7 +3,6 @@ package writeback
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -90,38 +89,6 @@ func (s *Space) refuseOrphans() error {
 	return err
 }
 
-// errReplaced means that a journal file took the place of another, but that this may
-// not be on the disk.
-var errReplaced = errors.New("the journal was replaced, perhaps not on the disk")
-
-// makeJournal writes a journal file whole or not at all, or fails with errReplaced.
-func makeJournal(d disk, dir string, content []byte) error {
-	fresh := filepath.Join(dir, journalNew)
-	// Room may be allocated there.
-	file, err := os.OpenFile(fresh, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteAt(content, 0)
-	if info, failed := file.Stat(); err == nil && (failed != nil || info.Size() > int64(len(content))) {
-		// What a failed attempt has left.
-		err = file.Truncate(int64(len(content)))
-	}
-	if err == nil {
-		err = d.sync(file)
-	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("write journal: %w", err)
-	}
-	if err := os.Rename(fresh, filepath.Join(dir, journalName)); err != nil {
-		return err
-	}
-	if err := d.syncDir(dir); err != nil {
-		return fmt.Errorf("%w: %w", errReplaced, err)
-	}
-	return nil
-}
-
 // load replays a journal file into st. inline tells where the records are that hold
 // the content of files.
 func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, err error) {
@@ -147,24 +114,6 @@ func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, e
 		return nil
 	})
 	return inline, good, rest, err
-}
-
-// setAside keeps what follows the last good record, and cuts it off: a record that
-// was being written when the machine stopped, or damage.
-func setAside(d disk, dir string, file *os.File, good, rest int64) (kept string, err error) {
-	kept = filepath.Join(dir, restPrefix+strconv.FormatInt(now(), 10))
-	aside, err := os.OpenFile(kept, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(aside, io.NewSectionReader(file, good, min(rest, 64<<20)))
-	if err := errors.Join(err, aside.Close()); err != nil {
-		return "", err
-	}
-	if err := file.Truncate(good); err != nil {
-		return "", err
-	}
-	return kept, d.sync(file)
 }
 
 // takeUp compares the state with what is on the disk and begins a new run. cut says
