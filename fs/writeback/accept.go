@@ -208,7 +208,7 @@ func (f *File) renewStaged(ctx context.Context, r Remains) error {
 		return err
 	}
 	s.mean(f)
-	return s.journal.sync(s.journal.end())
+	return s.journal.Sync(s.journal.End())
 }
 
 // replaceStaged gives the place of the staged file of f to the file fresh, which has its bytes,
@@ -269,7 +269,7 @@ func (s *Space) letGoLost(ctx context.Context, files []*File) error {
 		}
 	}
 	wake(s.commitNow)
-	return s.journal.sync(s.journal.end())
+	return s.journal.Sync(s.journal.End())
 }
 
 func (f *File) letGoLost(ctx context.Context) error {

@@ -49,7 +49,7 @@ func (f *File) commit(durable bool) error {
 		return err
 	}
 	s.mean(f)
-	return s.journal.sync(s.journal.end())
+	return s.journal.Sync(s.journal.End())
 }
 
 // recordCommit writes down what compare has found. durable says that it is brought to the
@@ -74,7 +74,7 @@ func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 			return fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
 		}
 		before = f.present.Load().mark()
-		failed = s.disk.sync(file)
+		failed = s.disk.Sync(file)
 		file.Close() //nolint:errcheck // it was only read
 	}
 	synced := early && failed == nil
@@ -110,7 +110,7 @@ func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 	s.giveBack(r.Inline) // the journal has a copy
 	wake(s.commitNow)
 	wake(s.publishNow)
-	err := s.journal.write(pos)
+	err := s.journal.Write(pos)
 	if err != nil {
 		f.touched.Store(true)
 	}
@@ -156,7 +156,7 @@ func (s *Space) giveBack(b []byte) {
 func (f *File) compareStaged() (changed bool, r *closedRecord, err error) {
 	open := f.HasWriters()
 	s := f.space
-	roomy := s.journal.hasRoom(s.reserve() + s.cfg.limits.inline)
+	roomy := s.journal.HasRoom(s.reserve() + s.cfg.limits.inline)
 	f.content.RLock()
 	if file := f.content.read; file != nil && roomy && f.state().Staged {
 		defer f.content.RUnlock()
@@ -205,7 +205,7 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 		f.unsure.Store(true)
 	}
 	r.Keep = !sure
-	if r.Size <= f.space.cfg.limits.inline && !f.lacks() && f.space.journal.reserve(f.space.reserve()+r.Size) == nil {
+	if r.Size <= f.space.cfg.limits.inline && !f.lacks() && f.space.journal.Reserve(f.space.reserve()+r.Size) == nil {
 		b := f.space.borrow(r.Size)
 		n, err := file.ReadAt(b, 0)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -215,7 +215,7 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 			r.Inline, touched = nil, true
 			f.touched.Store(true)
 		}
-		sum := crc32.Checksum(b[:n], castagnoli)
+		sum := crc32.Checksum(b[:n], crc32.MakeTable(crc32.Castagnoli))
 		if !sure && sum == f.sum && r.HasInline {
 			f.space.giveBack(b)
 			return false, nil, nil
@@ -242,12 +242,12 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 	}
 	if !f.named {
 		// Nothing is known to be lost if this fails: it is tried again.
-		if err := s.disk.syncDir(filepath.Join(s.cfg.Dir, stagedDir)); err != nil {
+		if err := s.disk.SyncDir(filepath.Join(s.cfg.Dir, stagedDir)); err != nil {
 			return fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), err)
 		}
 		f.named = true
 	}
-	if err := s.disk.sync(file); err != nil {
+	if err := s.disk.Sync(file); err != nil {
 		return s.spoil(f, err)
 	}
 	s.mu.Lock()
@@ -278,7 +278,7 @@ func (s *Space) spoil(f *File, err error) error {
 	s.mu.Unlock()
 	s.log.Error("the disk did not take a change: it is kept but not published until it is written again", "path", path, "err", err)
 	// The next daemon would find a file that syncs well.
-	return errors.Join(err, s.journal.write(pos))
+	return errors.Join(err, s.journal.Write(pos))
 }
 
 // committer brings what was committed to the disk, in groups.
@@ -330,10 +330,10 @@ func (s *Space) commitAll() error {
 	for _, f := range files {
 		failed = errors.Join(failed, s.commitFile(f))
 	}
-	failed = errors.Join(failed, s.journal.sync(s.journal.end()))
+	failed = errors.Join(failed, s.journal.Sync(s.journal.End()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.undurable.settle(s.journal.synced())
+	s.mu.undurable.settle(s.journal.Synced())
 	return failed
 }
 
@@ -374,7 +374,7 @@ func (s *Space) anew(f *File) error {
 	pos := s.record(&emptiedRecord{File: f.id})
 	f.failure, f.told = nil, false
 	s.mu.Unlock()
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // sleep waits for d or the end of ctx.

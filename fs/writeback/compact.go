@@ -9,6 +9,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 const (
@@ -31,7 +33,7 @@ const (
 // Looking whether it is takes a hundredth of the time at most: it holds Space.mu for as long as
 // there are files.
 func (s *Space) compactIfLarge() {
-	low, size := s.journal.isLow(), s.journal.size()
+	low, size := s.journal.Low(), s.journal.Size()
 	began := time.Now()
 	if !low && (size < s.cfg.limits.journal || began.Before(s.compactNext)) {
 		return
@@ -58,7 +60,7 @@ func (s *Space) compactIfLarge() {
 	s.compactNext = time.Now().Add(99 * time.Since(began))
 	if low {
 		// What the old one gives back is worth more than the work.
-		if err := s.journal.reserve(s.reserve()); err == nil || size < compactFactor*live/2 || size < lowCompactFrom {
+		if err := s.journal.Reserve(s.reserve()); err == nil || size < compactFactor*live/2 || size < lowCompactFrom {
 			return
 		}
 	} else if size < compactFactor*live {
@@ -82,59 +84,18 @@ func (s *Space) compact() error {
 	if err := s.replaceJournal(); err != nil {
 		return err
 	}
-	if err := s.journal.reserve(s.reserve()); err != nil && !errors.Is(err, syscall.ENOSPC) {
+	if err := s.journal.Reserve(s.reserve()); err != nil && !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
 	return nil
 }
 
 func (s *Space) replaceJournal() error {
-	inline, err := s.readInline(s.journal.isLow())
+	inline, err := s.readInline(s.journal.Low())
 	if err != nil {
 		return err
 	}
-	j := s.journal
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
-	j.writing.Lock()
-	defer j.writing.Unlock()
-	s.mu.Lock()
-	b, err := s.mu.snapshot(inline, s.readContent)
-	j.mu.Lock()
-	upTo, buffer := j.mu.appended, j.mu.buffer
-	if err == nil {
-		// What was not written yet is in the snapshot.
-		j.mu.buffer = nil
-	}
-	j.mu.Unlock()
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(s.cfg.Dir, journalName)
-	err = makeJournal(s.disk, s.cfg.Dir, b)
-	if errors.Is(err, errReplaced) {
-		// The file that is open has no name any more: what is written there is lost.
-		return j.broken(err)
-	}
-	if err != nil {
-		j.mu.Lock()
-		j.mu.buffer = append(buffer, j.mu.buffer...)
-		j.mu.Unlock()
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return j.broken(err)
-	}
-	j.file.Close() //nolint:errcheck // nothing reads it any more
-	j.file = file
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.mu.size = int64(len(b))
-	j.mu.written, j.mu.synced = upTo, upTo
-	j.mu.allocated, j.mu.spare = max(j.mu.spare, j.mu.size), 0
-	return nil
+	return s.journal.Replace(&s.mu, func() ([]byte, error) { return s.mu.snapshot(inline, s.readContent) })
 }
 
 // readInline returns the content of files that is in their records only. What was
@@ -170,7 +131,7 @@ func (s *Space) readInline(low bool) (map[fileID]content, error) {
 			inline[f.ID] = c
 		}
 		if synced {
-			if err := s.disk.syncDir(filepath.Join(s.cfg.Dir, stagedDir)); err != nil {
+			if err := s.disk.SyncDir(filepath.Join(s.cfg.Dir, stagedDir)); err != nil {
 				return nil, err
 			}
 		}
@@ -187,7 +148,7 @@ func (s *Space) syncStaged(id fileID) error {
 		return err
 	}
 	defer file.Close()
-	return s.disk.sync(file)
+	return s.disk.Sync(file)
 }
 
 // readContent returns the content of the generation that f says.
@@ -209,16 +170,16 @@ func (s *Space) readContent(f *fileState) ([]byte, error) {
 	if err == nil && n == len(b) && stamp == f.Stamp && size == f.Size {
 		return b, nil
 	}
-	if err := s.disk.sync(file); err != nil {
+	if err := s.disk.Sync(file); err != nil {
 		return nil, err
 	}
-	return nil, s.disk.syncDir(filepath.Join(s.cfg.Dir, stagedDir))
+	return nil, s.disk.SyncDir(filepath.Join(s.cfg.Dir, stagedDir))
 }
 
 // snapshot returns a journal that makes st. The content that inline lacks is so
 // little, and so new, that it may be read under the lock.
 func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]byte, error)) ([]byte, error) {
-	b := frame(journalHeader(), &identityRecord{st.Identity})
+	b := frame(journal.Header(), &identityRecord{st.Identity})
 	b = frame(b, &bootRecord{st.Boot})
 	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
 		f := st.Files[id]

@@ -102,7 +102,7 @@ func (s *Space) SetDirAttr(ctx context.Context, dir, base string, a SetAttr) err
 	s.mu.Unlock()
 	wake(s.publishNow)
 	wake(s.commitNow)
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // ofDir returns a after a change of those of a directory.

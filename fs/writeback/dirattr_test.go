@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -110,7 +109,7 @@ func TestDirectoryHasItsAttributesFromTheBeginning(t *testing.T) {
 		}
 		want := attrs.Attrs{Mode: mode, UID: owner, GID: owner, Mtime: made.UnixNano(), Set: true}
 		st, there := newState(), false
-		if _, _, err := replay(w.space.journal.file, w.space.journal.size(), func(r record, _ int64) error {
+		w.records(func(r record) {
 			st.apply(r)
 			if _, ok := st.lookup("", "d"); ok {
 				there = true
@@ -118,10 +117,7 @@ func TestDirectoryHasItsAttributesFromTheBeginning(t *testing.T) {
 					t.Errorf("after a %T the directory has %+v, want %+v", r, got, want)
 				}
 			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		if !there {
 			t.Error("the directory is not there")
 		}
@@ -139,22 +135,12 @@ func TestFailedMkdirLeavesNothing(t *testing.T) {
 		w := newWorldWith(t, 1, func(c *Config) { c.Attrs = true })
 		w.write("", "before", "content")
 		w.drain()
-		unwritable, err := os.Open(w.space.journal.file.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		swap := func() {
-			w.space.journal.writing.Lock()
-			defer w.space.journal.writing.Unlock()
-			w.space.journal.file, unwritable = unwritable, w.space.journal.file
-		}
-		swap()
+		w.unwritable(syscall.EBADF)
 		mode, owner := uint32(0o700), uint32(7)
 		if err := w.space.Mkdir(t.Context(), "", "d", SetAttr{Mode: &mode, UID: &owner, GID: &owner}); err == nil {
 			t.Error("mkdir succeeded without a journal")
 		}
-		swap()
-		unwritable.Close()
+		w.unwritable(nil)
 		if _, _, err := w.space.Lookup(t.Context(), "", "d"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the directory that could not be made: %v, want ErrNotExist", err)
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 // Discard gives up what is staged for path or below it; "" is everything, with what
@@ -94,7 +96,7 @@ func (l *left) discardAll(d disk) error {
 	if err != nil {
 		return err
 	}
-	if err := makeJournal(d, l.dir, b); err != nil {
+	if err := journal.Create(d, l.dir, b); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(filepath.Join(l.dir, stagedDir))
@@ -147,14 +149,14 @@ func (l *left) discard(d disk, lost []Staged) error {
 		if _, err := orphans(l.dir, was, true); err != nil {
 			return err
 		}
-		if _, err := setAside(d, l.dir, l.file, l.good, l.rest); err != nil {
+		if _, err := journal.SetAside(d, l.dir, l.file, l.good, l.rest); err != nil {
 			return err
 		}
 	}
 	if _, err := l.file.WriteAt(frame(nil, group), l.good); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
-	if err := d.sync(l.file); err != nil {
+	if err := d.Sync(l.file); err != nil {
 		return fmt.Errorf("sync journal: %w", err)
 	}
 	var failed error

@@ -6,22 +6,26 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 // disk is what promises of durability rest on. Tests put one in its place that
 // loses what it was not asked to keep.
 type disk interface {
-	// sync returns when what was written to the file is on the disk.
-	sync(f *os.File) error
-	// syncDir does the same for the names in a directory.
-	syncDir(path string) error
+	journal.Disk
 	// room returns the bytes of the file system at path, and those that are free.
 	room(path string) (size, free int64, err error)
 }
 
 type realDisk struct{}
 
-func (realDisk) sync(f *os.File) error {
+func (realDisk) WriteAt(f *os.File, b []byte, off int64) error {
+	_, err := f.WriteAt(b, off)
+	return err
+}
+
+func (realDisk) Sync(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))
 		if !errors.Is(err, unix.EINTR) {
@@ -30,7 +34,7 @@ func (realDisk) sync(f *os.File) error {
 	}
 }
 
-func (realDisk) syncDir(path string) error {
+func (realDisk) SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("sync directory: %w", err)

@@ -119,7 +119,7 @@ func (s *Space) copyVerified(ctx context.Context, path, fresh string, r Remains)
 		err = out.Truncate(r.Bytes)
 	}
 	if err == nil {
-		err = s.disk.sync(out)
+		err = s.disk.Sync(out)
 	}
 	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("copy what the disk has: %w", err)

@@ -7,7 +7,7 @@
 // call.
 //
 // Everything that must survive is a record (record.go). A call validates under
-// the lock, appends its record to the journal (journal.go) and applies it
+// the lock, appends its record to the journal (internal/journal) and applies it
 // (apply.go) with the function that a restart applies it with again, so the state
 // (state.go) is always what its journal says. A call returns after its record was
 // written to the file; the committer (commit.go) brings files and journal to the

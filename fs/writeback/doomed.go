@@ -10,7 +10,7 @@ type doomed struct {
 
 // removeDoomed removes the staged files that are forgotten for good.
 func (s *Space) removeDoomed() {
-	synced := s.journal.synced()
+	synced := s.journal.Synced()
 	s.mu.Lock()
 	var gone []fileID
 	left := s.mu.doomed[:0]

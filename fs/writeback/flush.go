@@ -38,7 +38,7 @@ func (s *Space) FlushSince(ctx context.Context, path string, begun time.Time) er
 		if left.ended() {
 			return left.error()
 		}
-		if err := s.journal.failure(); err != nil {
+		if err := s.journal.Failure(); err != nil {
 			// Nothing is begun of which a restart would not know.
 			return errors.Join(left.error(), err)
 		}
@@ -291,7 +291,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 		changed := s.nextChange()
 		s.mu.Unlock()
 		if !done && failed == nil {
-			failed = s.journal.failure()
+			failed = s.journal.Failure()
 		}
 		if done || failed != nil {
 			return failed

@@ -18,17 +18,24 @@ type onceFailing struct {
 	during func()
 }
 
-func (d *onceFailing) sync(f *os.File) error {
+func (d *onceFailing) Sync(f *os.File) error {
 	if f.Name() != d.path || d.told {
-		return d.disk.sync(f)
+		return d.disk.Sync(f)
 	}
 	d.told = true
 	if d.during == nil {
 		return syscall.EIO
 	}
-	err := d.disk.sync(f)
+	err := d.disk.Sync(f)
 	d.during()
 	return err
+}
+
+// unwritable makes every write to the journal fail, or none.
+func (w *world) unwritable(err error) {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	w.disk.unwritable = err
 }
 
 // The disk did not take what was written, and the journal cannot be written at that moment
@@ -43,24 +50,11 @@ func TestFailedFsyncIsNotForgottenWhereTheJournalFailsAsWell(t *testing.T) {
 		w.writeAt(h, "changed", 0)
 		failing := &onceFailing{disk: w.space.disk, path: w.space.path(h.file.id)}
 		w.space.disk = failing
-		j := w.space.journal
-		unwritable, err := os.Open(j.file.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		swap := func() {
-			j.writing.Lock()
-			j.file, unwritable = unwritable, j.file
-			j.writing.Unlock()
-		}
-		swap()
+		w.unwritable(syscall.EBADF)
 		if err := h.Sync(t.Context()); err == nil {
 			t.Error("fsync says that all is well")
 		}
-		swap()
-		if err := unwritable.Close(); err != nil {
-			t.Fatal(err)
-		}
+		w.unwritable(nil)
 		if err := h.Sync(t.Context()); failing.told && !errors.Is(err, syscall.EIO) {
 			t.Errorf("fsync of what the disk has lost: %v, want EIO", err)
 		}
@@ -121,15 +115,12 @@ func TestFsyncDoesNotVouchForAChunkThatComesWhenItIsWrittenDown(t *testing.T) {
 			st := f.state()
 			if slow && (presenceMark{n, st.Partial.Limit, st.Partial.Local}) != before {
 				vouched := false
-				if _, _, err := replay(s.journal.file, s.journal.size(), func(r record, _ int64) error {
+				w.records(func(r record) {
 					if g, ok := r.(*groupRecord); ok && len(g.Records) == 3 {
 						p, isPartial := g.Records[0].(*partialRecord)
 						vouched = vouched || isPartial && p.Partial.Local != before.local && p.Partial.Local == st.Partial.Local
 					}
-					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				})
 				if vouched {
 					t.Fatalf("round %d: one record says that the disk has a chunk that came after it was synced", i)
 				}

@@ -140,7 +140,7 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 	}
 	s.mu.Unlock()
 	s.settleLater(dir, e.Name, pos)
-	return f, s.journal.write(pos)
+	return f, s.journal.Write(pos)
 }
 
 // OpenFile opens a file that is known already, wherever it is by now. ESTALE means
@@ -291,7 +291,7 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 	pos := s.record(&takenRecord{File: f.id, Size: size, Stamp: stamp})
 	f.changed.took(0, changed)
 	s.mu.Unlock()
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // stampOf returns what tells a change of a staged file.
@@ -548,7 +548,7 @@ func (s *Space) released(f *File) time.Duration {
 		pos = s.release(f)
 		s.mu.Unlock()
 		wake(s.commitNow)
-		if err := s.journal.write(pos); err != nil {
+		if err := s.journal.Write(pos); err != nil {
 			s.log.Error("forgetting an unlinked file failed", "file", f.id, "err", err)
 		}
 		return 0
@@ -561,7 +561,7 @@ func (s *Space) released(f *File) time.Duration {
 		return 0
 	}
 	s.mu.Unlock()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		s.log.Error("giving up an unused copy failed", "file", f.id, "err", err)
 		return 0
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 // ErrNotStaging means that a directory is no staging directory.
@@ -131,8 +133,8 @@ func openLeftAs(dir string, how int, boot string) (_ *left, err error) {
 			l.close()
 		}
 	}()
-	if _, err := os.Stat(filepath.Join(dir, journalName)); errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%q is %w: it has no %s", dir, ErrNotStaging, journalName)
+	if _, err := os.Stat(filepath.Join(dir, journal.Name)); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%q is %w: it has no %s", dir, ErrNotStaging, journal.Name)
 	}
 	mode := os.O_RDONLY
 	if how == syscall.LOCK_EX {
@@ -146,7 +148,7 @@ func openLeftAs(dir string, how int, boot string) (_ *left, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.file, err = os.OpenFile(filepath.Join(dir, journalName), mode, 0); err != nil {
+	if l.file, err = os.OpenFile(filepath.Join(dir, journal.Name), mode, 0); err != nil {
 		return nil, err
 	}
 	if l.inline, l.good, l.rest, err = load(l.file, l.state); err == nil {
@@ -226,7 +228,7 @@ func (l *left) judge(boot string) error {
 	for _, c := range st.Conflicts {
 		r.Conflicts = append(r.Conflicts, Conflict{Path: c.Path, Kept: c.Kept, Time: time.Unix(0, c.At).UTC()})
 	}
-	for _, prefix := range []string{restPrefix, stagedRest} {
+	for _, prefix := range []string{journal.RestPrefix, stagedRest} {
 		aside, err := filepath.Glob(filepath.Join(escapeGlob(l.dir), prefix+"*"))
 		if err != nil {
 			return err

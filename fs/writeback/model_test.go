@@ -742,7 +742,7 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 	left := len(w.space.mu.Names) + len(w.space.mu.Files) + len(w.space.mu.Keys) + len(w.space.mu.Uploads) + len(w.space.mu.runs)
 	about := fmt.Sprintf("%v %v %v %v", w.space.mu.Names, w.space.mu.Files, w.space.mu.Keys, w.space.mu.Uploads)
 	for n, x := range w.space.mu.settling.names {
-		about += fmt.Sprintf("\nsettling %v %+v synced %d end %d", n, *x, w.space.journal.synced(), w.space.journal.end())
+		about += fmt.Sprintf("\nsettling %v %+v synced %d end %d", n, *x, w.space.journal.Synced(), w.space.journal.End())
 	}
 	w.space.mu.Unlock()
 	if left > 0 {

@@ -97,7 +97,7 @@ func (s *Space) commitGrown(f *File, file *os.File, size int64) error {
 	if err := s.makeDurable(f, file); err != nil {
 		return err
 	}
-	return s.journal.sync(s.journal.end())
+	return s.journal.Sync(s.journal.End())
 }
 
 // inTurn reports whether the order lets op begin now. s.mu is held.

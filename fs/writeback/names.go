@@ -98,7 +98,7 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 	s.watch(f, true)
 	s.mu.Unlock()
 	s.beginWriting()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		s.uncreate(f)
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *Space) unlink(ctx context.Context, dir, base string) error {
 	pos := s.record(&unlinkedRecord{At: p, Time: now()})
 	f := s.unlinked(e.File)
 	s.mu.Unlock()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		return err
 	}
 	if f != nil {
@@ -244,7 +244,7 @@ func (s *Space) keepDir(ctx context.Context, dir string) error {
 		pos = s.record(made)
 	}
 	s.mu.Unlock()
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // Mkdir makes a directory with the attributes given, as [Space.SetDirAttr] takes them.
@@ -279,7 +279,7 @@ func (s *Space) Mkdir(ctx context.Context, dir, base string, given SetAttr) erro
 	pos := s.record(made)
 	s.mu.made.add(join(dir, base))
 	s.mu.Unlock()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		s.unmake(p)
 		return err
 	}
@@ -354,7 +354,7 @@ func (s *Space) Rmdir(ctx context.Context, dir, base string) error {
 	s.mu.Unlock()
 	wake(s.publishNow)
 	wake(s.commitNow)
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // Rename moves a name, over what is there if flags do not say RENAME_NOREPLACE. It
@@ -442,7 +442,7 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 	s.mu.undurable.recorded(f.id, pos, false)
 	replaced := s.unlinked(there.File)
 	s.mu.Unlock()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		return nil, err
 	}
 	if replaced != nil && replaced != f {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,25 +18,11 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 		w := newWorld(t, 1)
 		w.write("", "a", "content")
 		w.drain()
-		j := w.space.journal
-		swap := func(file *os.File) (before *os.File) {
-			j.syncing.Lock()
-			defer j.syncing.Unlock()
-			j.writing.Lock()
-			defer j.writing.Unlock()
-			before, j.file = j.file, file
-			return before
-		}
-		full, err := os.Open(os.DevNull)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer full.Close()
-		good := swap(full)
+		w.unwritable(syscall.ENOSPC)
 		if _, err := w.space.Create(t.Context(), "", "x", CreateOptions{}); err == nil {
 			t.Fatal("a file was made without a record")
 		}
-		swap(good)
+		w.unwritable(nil)
 		if _, err := w.read("", "x"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("reading x: %v, want %v", err, fs.ErrNotExist)
 		}

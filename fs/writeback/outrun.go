@@ -68,7 +68,7 @@ func (s *Space) hold(ctx context.Context, op operation, snap *snapshot) (release
 	if err := s.makeDurable(f, file); err != nil {
 		return nil, err
 	}
-	if err := s.journal.sync(s.journal.end()); err != nil {
+	if err := s.journal.Sync(s.journal.End()); err != nil {
 		return nil, err
 	}
 	st := f.state()

@@ -96,7 +96,7 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 	f.lent.Store(false)
 	f.unsure.Store(false)
 	s.mu.Unlock()
-	return true, s.journal.write(pos)
+	return true, s.journal.Write(pos)
 }
 
 // partialNow returns the record of which bytes the staged file has, nil if the state
@@ -246,13 +246,13 @@ func (f *File) cutTo(size int64) error {
 		return fmt.Errorf("open staged file: %w", err)
 	}
 	defer file.Close()
-	if err := s.disk.sync(file); err != nil {
+	if err := s.disk.Sync(file); err != nil {
 		return s.spoil(f, err)
 	}
 	s.mu.Lock()
 	pos := s.record(&cutRecord{File: f.id, Limit: size})
 	s.mu.Unlock()
-	return s.journal.sync(pos)
+	return s.journal.Sync(pos)
 }
 
 // fill fetches all that the staged file lacks. Its time stays: nothing was changed.
@@ -355,7 +355,7 @@ func (f *File) letGo() error {
 		f.content.read.Close() //nolint:errcheck // it was only read
 		f.content.read = nil
 	}
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		return err
 	}
 	s.removeStaged(f.id)

@@ -158,7 +158,7 @@ func TestLostPartialFileHoldsNothingBack(t *testing.T) {
 		if err := h.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.space.journal.sync(w.space.journal.end()); err != nil {
+		if err := w.space.journal.Sync(w.space.journal.End()); err != nil {
 			t.Fatal(err)
 		}
 		w.crash(true)

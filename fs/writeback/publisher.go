@@ -125,7 +125,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 		return next // the end of one of them wakes us
 	}
 	at := time.Now()
-	synced := s.journal.synced()
+	synced := s.journal.Synced()
 	later := func(t time.Time) {
 		if next.IsZero() || t.Before(next) {
 			next = t
@@ -350,7 +350,7 @@ func (s *Space) begin(op operation, gen generation, i intent, still func() error
 		s.mu.Unlock()
 		return errSuperseded
 	}
-	if run := s.mu.runs[op.ID]; run.pos > s.journal.synced() {
+	if run := s.mu.runs[op.ID]; run.pos > s.journal.Synced() {
 		// What loss of power could undo must not be seen by others.
 		s.mu.Unlock()
 		wake(s.commitNow)
@@ -366,7 +366,7 @@ func (s *Space) begin(op operation, gen generation, i intent, still func() error
 	s.mu.Unlock()
 	// After the loss of power the object is known as ours only by this record. Those who
 	// begin at once share a flush.
-	return s.journal.sync(pos)
+	return s.journal.Sync(pos)
 }
 
 // done records the success of op.
@@ -400,7 +400,7 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
 		s.cache.Drop(before)
 	}
 	s.settleLater(dir, base, pos)
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // sent counts bytes that the object store took.

@@ -2,8 +2,10 @@ package writeback
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -177,6 +179,23 @@ func appendBody(b []byte, r record) []byte {
 	c := coder{data: append(b, byte(r.kind()))}
 	r.walk(&c)
 	return c.data
+}
+
+// frame appends r as it stands in the journal.
+func frame(b []byte, r record) []byte {
+	return journal.Frame(b, func(b []byte) []byte { return appendBody(b, r) })
+}
+
+// replay gives each record of a journal file to apply, as [journal.Replay] does.
+func replay(file io.ReaderAt, size int64, apply func(r record, at int64) error) (good, rest int64, err error) {
+	return journal.Replay(file, size, func(body []byte, at int64) error {
+		r, err := decodeBody(body)
+		if err != nil {
+			// Its checksum is right: somebody else's record.
+			return fmt.Errorf("%s at %d: %w: use the pailfs that wrote it", journal.Name, at, err)
+		}
+		return apply(r, at)
+	})
 }
 
 // decodeBody reads what appendBody wrote.

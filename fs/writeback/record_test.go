@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden journal")
@@ -101,7 +103,7 @@ func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 }
 
 func TestJournalIsWhatItWas(t *testing.T) {
-	b := journalHeader()
+	b := journal.Header()
 	for _, r := range oneOfEach() {
 		b = frame(b, r)
 	}
@@ -116,39 +118,6 @@ func TestJournalIsWhatItWas(t *testing.T) {
 	}
 	if !bytes.Equal(b, want) {
 		t.Error("the format has changed: give it another version, or undo that")
-	}
-}
-
-func TestReplayStopsAtTheFirstBadRecord(t *testing.T) {
-	whole := journalHeader()
-	var ends []int
-	for i := range 5 {
-		whole = frame(whole, &durableRecord{File: uint64(i), Gen: 1})
-		ends = append(ends, len(whole))
-	}
-	for cut := headerSize; cut <= len(whole); cut++ {
-		want := 0
-		for _, end := range ends {
-			if end <= cut {
-				want++
-			}
-		}
-		got := 0
-		_, rest, err := replay(bytes.NewReader(whole[:cut]), int64(cut), func(record, int64) error { got++; return nil })
-		if err != nil || got != want {
-			t.Errorf("cut at %d: %d records, %v, want %d", cut, got, err, want)
-		}
-		if whole := cut == headerSize || want > 0 && ends[want-1] == cut; (rest == 0) != whole {
-			t.Errorf("cut at %d: %d bytes left over", cut, rest)
-		}
-	}
-	for at := headerSize; at < len(whole); at++ {
-		b := bytes.Clone(whole)
-		b[at] ^= 0x40
-		got := 0
-		if _, rest, err := replay(bytes.NewReader(b), int64(len(b)), func(record, int64) error { got++; return nil }); err != nil || rest == 0 || got == 5 {
-			t.Errorf("damage at %d: %d records, %d bytes left over, %v", at, got, rest, err)
-		}
 	}
 }
 

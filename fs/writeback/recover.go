@@ -9,15 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 const (
-	journalName = "journal.log"
-	journalNew  = "journal.new"
-	restPrefix  = "journal.rest-"
-	stagedRest  = "staged.rest-"
-	stagedDir   = "staged"
-	lockName    = "lock"
+	stagedRest = "staged.rest-"
+	stagedDir  = "staged"
+	lockName   = "lock"
 	// startingBoot is the run of the machine while the one before is judged.
 	startingBoot = "starting"
 )
@@ -31,13 +30,13 @@ func (s *Space) recover() error {
 	if err := makeStaged(s.cfg.Dir); err != nil {
 		return err
 	}
-	os.Remove(filepath.Join(s.cfg.Dir, journalNew))
-	path := filepath.Join(s.cfg.Dir, journalName)
+	journal.RemoveSpare(s.cfg.Dir)
+	path := filepath.Join(s.cfg.Dir, journal.Name)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if err := s.refuseOrphans(); err != nil {
 			return err
 		}
-		if err := makeJournal(s.disk, s.cfg.Dir, frame(journalHeader(), &identityRecord{want})); err != nil {
+		if err := journal.Create(s.disk, s.cfg.Dir, frame(journal.Header(), &identityRecord{want})); err != nil {
 			return err
 		}
 	}
@@ -53,7 +52,7 @@ func (s *Space) recover() error {
 	}
 	if err == nil && rest > 0 {
 		var kept string
-		if kept, err = setAside(s.disk, s.cfg.Dir, file, good, rest); err == nil {
+		if kept, err = journal.SetAside(s.disk, s.cfg.Dir, file, good, rest); err == nil {
 			s.log.Warn("the journal ended with bytes that are no record", "bytes", rest, "at", good, "kept", kept)
 		}
 	}
@@ -61,8 +60,7 @@ func (s *Space) recover() error {
 		file.Close() //nolint:errcheck // it was only read
 		return err
 	}
-	s.journal = &journal{disk: s.disk, dir: s.cfg.Dir, file: file}
-	s.journal.mu.size, s.journal.mu.synced = good, -1
+	s.journal = journal.New(s.disk, s.cfg.Dir, file, good)
 	if err := s.takeUp(file, inline, rest > 0); err != nil {
 		file.Close() //nolint:errcheck // the error before counts
 		return err
@@ -101,12 +99,12 @@ func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, e
 		switch r := r.(type) {
 		case *closedRecord:
 			if r.HasInline {
-				inline[r.File] = span{at - frameSize}
+				inline[r.File] = span{at}
 			}
 			r.Inline = nil
 		case *snapFile:
 			if r.HasInline {
-				inline[r.File.ID] = span{at - frameSize}
+				inline[r.File.ID] = span{at}
 			}
 			r.Inline = nil
 		}
@@ -149,17 +147,17 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 		}
 	}
 	// What is read was written, but perhaps by a run that did not live to sync it.
-	if err := s.journal.sync(s.journal.end()); err != nil {
+	if err := s.journal.Sync(s.journal.End()); err != nil {
 		return err
 	}
 	if err := s.removeOrphans(cut); err != nil {
 		return err
 	}
 	s.compactIfLarge()
-	if err := s.journal.reserve(s.reserve()); err != nil {
+	if err := s.journal.Reserve(s.reserve()); err != nil {
 		s.log.Warn("the journal has no reserve: what takes up more of the disk is refused", "err", err)
 	}
-	return s.journal.sync(s.journal.end())
+	return s.journal.Sync(s.journal.End())
 }
 
 // fate is what is left of a file after the end of the run that wrote it.
@@ -322,13 +320,8 @@ func (s *Space) restore(journal *os.File, f *fileState, at span) error {
 }
 
 // readSpan returns the content of f that a record holds.
-func readSpan(journal *os.File, f *fileState, at span) ([]byte, error) {
-	info, err := journal.Stat()
-	if err != nil {
-		return nil, err
-	}
-	var window []byte
-	body, ok, err := readFrame(journal, at.record, info.Size(), &window)
+func readSpan(file *os.File, f *fileState, at span) ([]byte, error) {
+	body, ok, err := journal.ReadBody(file, at.record)
 	if err != nil {
 		return nil, err
 	}

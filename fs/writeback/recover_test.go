@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 // reboot is a crash of the machine that loses no more than what the
@@ -94,8 +96,8 @@ func TestInterruptedStartAfterTheLossOfPower(t *testing.T) {
 		if w.space.Status().NotDurable != 1 {
 			t.Fatal("the change is durable: that is not the case to be tested")
 		}
-		journal := func(dir string) []byte {
-			b, err := os.ReadFile(filepath.Join(dir, journalName))
+		bytesOf := func(dir string) []byte {
+			b, err := os.ReadFile(filepath.Join(dir, journal.Name))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,18 +121,18 @@ func TestInterruptedStartAfterTheLossOfPower(t *testing.T) {
 			}
 			return to
 		}
-		before := len(journal(w.cfg.Dir))
+		before := len(bytesOf(w.cfg.Dir))
 		whole := copied(w.cfg.Dir, "whole")
 		if got := suspects(whole); len(got) != 1 {
 			t.Fatalf("suspects are %q, want a", got)
 		}
-		for cut := before; cut <= len(journal(whole)); cut++ {
+		for cut := before; cut <= len(bytesOf(whole)); cut++ {
 			dir := copied(whole, fmt.Sprintf("cut-%d", cut))
-			if err := os.Truncate(filepath.Join(dir, journalName), int64(cut)); err != nil {
+			if err := os.Truncate(filepath.Join(dir, journal.Name), int64(cut)); err != nil {
 				t.Fatal(err)
 			}
 			if got := suspects(dir); len(got) != 1 {
-				t.Errorf("after %d of %d bytes the suspects are %q, want a", cut-before, len(journal(whole))-before, got)
+				t.Errorf("after %d of %d bytes the suspects are %q, want a", cut-before, len(bytesOf(whole))-before, got)
 			}
 		}
 		w.drain()
@@ -150,14 +152,14 @@ func TestDamagedJournalDeletesNoFiles(t *testing.T) {
 		w.store.deny("p/a", true)
 		w.store.deny("p/b", true)
 		w.write("", "a", "first file")
-		at := w.space.journal.size()
+		at := w.space.journal.Size()
 		w.write("", "b", "second file")
-		path := filepath.Join(w.cfg.Dir, journalName)
+		path := filepath.Join(w.cfg.Dir, journal.Name)
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b[at+frameSize] ^= 0xff
+		b[at+8] ^= 0xff // what follows its length and checksum
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to 
 		if err != nil {
 			return err
 		}
-		return s.journal.write(pos)
+		return s.journal.Write(pos)
 	}
 }
 

@@ -17,8 +17,6 @@ const (
 	// operations as there are, the records from the begin of an upload to the end.
 	reserveBase = 256 << 10
 	reserveEach = 2 << 10
-	// reserveStep is how much more is allocated at once, if there is room.
-	reserveStep = 2 << 20
 )
 
 // reserve is what the records may need that finish everything under way.
@@ -41,7 +39,7 @@ func (s *Space) admit(ctx context.Context) error {
 	deadline := time.Now().Add(s.cfg.FullWait)
 	for {
 		need := s.reserve()
-		err := s.journal.reserve(need)
+		err := s.journal.Reserve(need)
 		if !errors.Is(err, syscall.ENOSPC) {
 			return err
 		}

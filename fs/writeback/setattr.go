@@ -102,7 +102,7 @@ func (s *Space) SetAttrFile(ctx context.Context, f *File, a SetAttr) error {
 	}
 	pos := s.record(r)
 	s.mu.Unlock()
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // Touch sets the time of the last write of a file that the object store does not
@@ -122,7 +122,7 @@ func (s *Space) Touch(f *File, t time.Time) error {
 	s.mu.Lock()
 	pos := s.record(r)
 	s.mu.Unlock()
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // setTime sets the time of the last write. That of a staged file is the file's own,

@@ -121,7 +121,7 @@ func (s *Space) settler(ctx context.Context) {
 
 // toSettle returns the names that are due.
 func (s *Space) toSettle() []*settle {
-	synced := s.journal.synced()
+	synced := s.journal.Synced()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.settling.due(synced, time.Now())
@@ -129,7 +129,7 @@ func (s *Space) toSettle() []*settle {
 
 // settlesNext returns when the next name is due; the zero time if none is.
 func (s *Space) settlesNext() time.Time {
-	synced := s.journal.synced()
+	synced := s.journal.Synced()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, when := s.mu.settling.first(synced, time.Now())
@@ -307,7 +307,7 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 	f.present.Store(nil)
 	delete(s.mu.undurable, f.id)
 	s.mu.Unlock()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		s.log.Error("recording that the cache has a file failed", "err", err)
 		return 0
 	}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
 
 // TestNamesAreSettledWhenTheyAreDue: whatever is wanted again meanwhile, each is due once, as a look at
@@ -82,7 +84,7 @@ func BenchmarkToSettle(b *testing.B) {
 	for _, names := range []int{100, 100000} {
 		b.Run(fmt.Sprintf("names=%d", names), func(b *testing.B) {
 			var s Space
-			s.journal = new(journal)
+			s.journal = new(journal.Log)
 			for i := range names {
 				s.mu.settling.add(nameID{name: fmt.Sprint(i)}, 0)
 			}

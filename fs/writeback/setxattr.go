@@ -129,7 +129,7 @@ func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
 	}
 	pos := s.record(oneOf(append(records, &xattrRecord{File: f.id, Value: value, At: now()})))
 	s.mu.Unlock()
-	return s.journal.write(pos)
+	return s.journal.Write(pos)
 }
 
 // metaOf returns the metadata that the object of f has, as far as it goes along with what

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -84,7 +85,7 @@ type limits struct {
 	whole, chunk int64
 }
 
-var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: maxRecord, carried: maxCarried, ahead: lookAhead, whole: wholeBelow, chunk: leastChunk}
+var usualLimits = limits{inline: inlineLimit, small: smallLimit, part: minPart, growth: partsBeforeGrowth, base: leastBase, copy: maxCopy, copyPart: copyPart, journal: compactFrom, record: journal.MaxBody, carried: maxCarried, ahead: lookAhead, whole: wholeBelow, chunk: leastChunk}
 
 // Cache is where published files go and edited objects come from.
 type Cache interface {
@@ -114,8 +115,8 @@ type Cache interface {
 // Space is everything that was changed through a mount. It is safe for concurrent
 // use.
 //
-// Lock order: File.committing, File.adopting, File.content, Space.mu, the journal's locks. There is
-// no I/O under Space.mu.
+// Lock order: File.committing, File.adopting, File.content, those of the journal's file, Space.mu,
+// that of its buffer. There is no I/O under Space.mu.
 type Space struct {
 	cfg    Config
 	base   manifest.Tree
@@ -124,7 +125,7 @@ type Space struct {
 	log    *slog.Logger
 	disk   disk
 
-	journal *journal
+	journal *journal.Log
 	lock    *os.File
 	boot    string
 	limit   *rate.Limiter
@@ -368,9 +369,7 @@ func (s *Space) Close() error {
 	s.mu.Unlock()
 	err := s.commitAll()
 	s.removeDoomed()
-	s.journal.writing.Lock()
-	err = errors.Join(err, s.journal.file.Close())
-	s.journal.writing.Unlock()
+	err = errors.Join(err, s.journal.Close())
 	return errors.Join(err, s.lock.Close())
 }
 
@@ -378,7 +377,7 @@ func (s *Space) Close() error {
 // the journal up to the position it gets before it tells anybody.
 func (s *Space) record(r record) int64 {
 	first := s.mu.NextOp
-	pos := s.journal.append(r)
+	pos := s.journal.Append(func(b []byte) []byte { return appendBody(b, r) })
 	s.mu.apply(r)
 	for id := first; id < s.mu.NextOp; id++ {
 		if s.mu.Ops[id] != nil {
@@ -454,7 +453,7 @@ func (s *Space) tell() {
 
 // Sync returns when every change so far survives the loss of power, but for content
 // that was not synced itself.
-func (s *Space) Sync(context.Context) error { return s.journal.sync(s.journal.end()) }
+func (s *Space) Sync(context.Context) error { return s.journal.Sync(s.journal.End()) }
 
 // path returns where the bytes of a file are.
 func (s *Space) path(id fileID) string {

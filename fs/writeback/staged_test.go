@@ -18,10 +18,10 @@ import (
 func (w *world) leave(powerLost bool) string {
 	w.Helper()
 	next := filepath.Join(w.root, "left")
-	w.space.journal.writing.Lock()
+	release := w.space.journal.Hold()
 	_, err := w.copyDir(w.cfg.Dir, next, powerLost)
 	w.bucket.kill()
-	w.space.journal.writing.Unlock()
+	release()
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestDiscardThatStopsHalfway(t *testing.T) {
 // failingDisk syncs nothing.
 type failingDisk struct{ realDisk }
 
-func (failingDisk) sync(*os.File) error { return syscall.EIO }
+func (failingDisk) Sync(*os.File) error { return syscall.EIO }
 
 // TestRoomIsKeptAheadOfTheKernel: what the kernel writes past us asks for no room, so
 // that is looked after as long as a file is open for writing.

@@ -88,7 +88,7 @@ func (s *Space) Status() Status {
 	used, limit, _ := s.Usage() // what could not be measured is told as 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	synced := s.journal.synced()
+	synced := s.journal.Synced()
 	s.mu.undurable.settle(synced)
 	st := Status{
 		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0, NotDurable: len(s.mu.undurable),

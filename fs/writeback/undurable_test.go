@@ -2,23 +2,12 @@ package writeback
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
-
-// atSync tells of every time that a file is brought to the disk, before that.
-type atSync struct {
-	disk
-	path string
-	tell func()
-}
-
-func (d *atSync) sync(f *os.File) error {
-	if f.Name() == d.path {
-		d.tell()
-	}
-	return d.disk.sync(f)
-}
 
 // TestWhatIsClosedOrRenamedIsNotDurableBeforeTheJournalHasIt: the disk has the bytes, and the
 // journal, which was brought to it for somebody else when the file was closed, does not say so.
@@ -59,14 +48,20 @@ func TestWhatIsClosedOrRenamedIsNotDurableBeforeTheJournalHasIt(t *testing.T) {
 					t.Errorf("status counts %d files that are not durable when the call returned, want 1", n)
 				}
 				looked := false
-				below := w.space.disk
-				w.space.disk = &atSync{disk: below, path: w.space.journal.file.Name(), tell: func() {
+				syncing := func(tell func(f *os.File)) {
+					w.disk.Lock()
+					defer w.disk.Unlock()
+					w.disk.syncing = tell
+				}
+				syncing(func(f *os.File) {
+					if filepath.Base(f.Name()) != journal.Name {
+						return
+					}
 					looked = true
 					if n := w.space.Status().NotDurable; n != 1 {
 						t.Errorf("status counts %d files that are not durable while the journal is brought to the disk, want 1", n)
 					}
-				}}
-				w.space.journal.disk = w.space.disk
+				})
 				if err := w.space.commitAll(); err != nil {
 					t.Fatal(err)
 				}
@@ -76,7 +71,7 @@ func TestWhatIsClosedOrRenamedIsNotDurableBeforeTheJournalHasIt(t *testing.T) {
 				if n := w.space.Status().NotDurable; n != 0 {
 					t.Errorf("status counts %d files that are not durable at the end, want none", n)
 				}
-				w.space.disk, w.space.journal.disk = below, below
+				syncing(nil)
 				w.stop()
 			})
 		})

@@ -35,11 +35,11 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 	w.Options = optionsSum(o)
 	s.mu.Lock()
 	asked, before := s.ask(w)
-	pos := s.journal.end()
+	pos := s.journal.End()
 	s.mu.using[asked]++
 	s.mu.Unlock()
 	defer s.unuse(asked)
-	if err := s.journal.sync(pos); err != nil {
+	if err := s.journal.Sync(pos); err != nil {
 		return oss.MultipartUpload{}, err
 	}
 	u, err := s.bucket.CreateUpload(ctx, w.Key, o)
@@ -65,7 +65,7 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 		s.mu.newest[w.File] = u.ID
 	}
 	s.mu.Unlock()
-	if err := s.journal.write(pos); err != nil {
+	if err := s.journal.Write(pos); err != nil {
 		s.unuse(u.ID)
 		return oss.MultipartUpload{}, err
 	}

@@ -29,7 +29,7 @@ func (w *world) slowDisk(h *Handle, slow bool) {
 // powerOff takes the power when the disk has the journal, and no more than was synced of all else.
 func (w *world) powerOff() {
 	w.Helper()
-	if err := w.space.journal.sync(w.space.journal.end()); err != nil {
+	if err := w.space.journal.Sync(w.space.journal.End()); err != nil {
 		w.Fatal(err)
 	}
 	w.disk.onlySynced = true
@@ -170,7 +170,7 @@ func TestWhatIsLeftOfALargeObjectIsTold(t *testing.T) {
 		if err := h.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.space.journal.sync(w.space.journal.end()); err != nil {
+		if err := w.space.journal.Sync(w.space.journal.End()); err != nil {
 			t.Fatal(err)
 		}
 		w.disk.onlySynced = true

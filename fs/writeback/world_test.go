@@ -21,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 	"github.com/pailfs/pailfs/manifest"
 	metadata "github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
@@ -145,6 +146,10 @@ type shadowDisk struct {
 	// slow is a file of which a sync takes a minute. Then late is called, if it is set.
 	slow string
 	late func()
+	// unwritable, if set, is what every write to the journal fails with.
+	unwritable error
+	// syncing, if set, is called when a file is brought to the disk.
+	syncing func(f *os.File)
 	// full says that nothing is free.
 	full bool
 	// onlySynced lets a loss of power take everything that was not synced.
@@ -153,8 +158,23 @@ type shadowDisk struct {
 	real bool
 }
 
-func (d *shadowDisk) sync(f *os.File) error {
+func (d *shadowDisk) WriteAt(f *os.File, b []byte, off int64) error {
 	d.Lock()
+	err := d.unwritable
+	d.Unlock()
+	if err != nil {
+		return err
+	}
+	return realDisk{}.WriteAt(f, b, off)
+}
+
+func (d *shadowDisk) Sync(f *os.File) error {
+	d.Lock()
+	if syncing := d.syncing; syncing != nil {
+		d.Unlock()
+		syncing(f)
+		d.Lock()
+	}
 	if d.slow != "" && f.Name() == d.slow {
 		late := d.late
 		d.Unlock()
@@ -169,7 +189,7 @@ func (d *shadowDisk) sync(f *os.File) error {
 		return d.fail
 	}
 	if d.real {
-		if err := (realDisk{}).sync(f); err != nil {
+		if err := (realDisk{}).Sync(f); err != nil {
 			return err
 		}
 	}
@@ -190,7 +210,7 @@ func (d *shadowDisk) sync(f *os.File) error {
 	return nil
 }
 
-func (d *shadowDisk) syncDir(path string) error {
+func (d *shadowDisk) SyncDir(path string) error {
 	d.Lock()
 	defer d.Unlock()
 	if d.failDir != nil {
@@ -364,10 +384,10 @@ func (w *world) crash(powerLost bool) {
 	w.runs++
 	next := filepath.Join(w.root, fmt.Sprint(w.runs))
 	// Nothing may be written to a file while it is copied.
-	w.space.journal.writing.Lock()
+	release := w.space.journal.Hold()
 	synced, err := w.copyDir(w.cfg.Dir, next, powerLost)
 	w.bucket.kill()
-	w.space.journal.writing.Unlock()
+	release()
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -454,6 +474,19 @@ func (w *world) copyDir(from, to string, powerLost bool) (synced map[string][]by
 	return synced, err
 }
 
+// records gives every record of the journal to each.
+func (w *world) records(each func(r record)) {
+	w.Helper()
+	file, err := os.Open(filepath.Join(w.cfg.Dir, journal.Name))
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer file.Close()
+	if _, _, err := replay(file, w.space.journal.Size(), func(r record, _ int64) error { each(r); return nil }); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // drain waits until everything is published.
 func (w *world) drain() {
 	w.Helper()
@@ -468,15 +501,29 @@ func (w *world) drain() {
 func (w *world) checkJournal() {
 	w.Helper()
 	s := w.space
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.journal.write(s.journal.end()); err != nil {
+	for {
+		// Nothing is written under the lock of the state: a compaction takes them the other way.
+		end := s.journal.End()
+		if err := s.journal.Write(end); err != nil {
+			w.Fatal(err)
+		}
+		release := s.journal.Hold()
+		s.mu.Lock()
+		if s.journal.End() == end {
+			defer release()
+			defer s.mu.Unlock()
+			break
+		}
+		s.mu.Unlock()
+		release()
+	}
+	file, err := os.Open(filepath.Join(w.cfg.Dir, journal.Name))
+	if err != nil {
 		w.Fatal(err)
 	}
-	s.journal.writing.Lock()
-	defer s.journal.writing.Unlock()
+	defer file.Close()
 	replayed := newState()
-	_, _, rest, err := load(s.journal.file, replayed)
+	_, _, rest, err := load(file, replayed)
 	if err != nil || rest != 0 {
 		w.Fatalf("replay: %v, %d bytes left over", err, rest)
 	}

@@ -1,4 +1,4 @@
-package writeback
+package journal
 
 import (
 	"encoding/binary"
@@ -9,32 +9,31 @@ import (
 
 // The journal begins with its magic and version, and a checksum of the two.
 const (
-	journalMagic   = "pailfswb"
-	journalVersion = 1
-	headerSize     = 16
+	magic      = "pailfswb"
+	version    = 1
+	headerSize = 16
 	// frameSize is what a record has before its body: length and checksum.
 	frameSize = 8
-	// maxRecord bounds the body of a record, in bytes.
-	maxRecord = 256 << 20
-	// idleBuffer is the largest buffer that is kept for the next records, in bytes.
-	idleBuffer = 1 << 20
+	// MaxBody bounds the body of a record, in bytes.
+	MaxBody = 256 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func journalHeader() []byte {
-	h := append(make([]byte, 0, headerSize), journalMagic...)
-	h = binary.LittleEndian.AppendUint32(h, journalVersion)
+// Header returns what a journal begins with.
+func Header() []byte {
+	h := append(make([]byte, 0, headerSize), magic...)
+	h = binary.LittleEndian.AppendUint32(h, version)
 	return binary.LittleEndian.AppendUint32(h, crc32.Checksum(h, castagnoli))
 }
 
 // checkHeader refuses what is not a journal that we know.
 func checkHeader(h []byte) error {
-	if len(h) < headerSize || string(h[:8]) != journalMagic {
+	if len(h) < headerSize || string(h[:8]) != magic {
 		return errors.New("it is not a journal of pailfs")
 	}
-	if v := binary.LittleEndian.Uint32(h[8:]); v != journalVersion {
-		return fmt.Errorf("its format has version %d, and this pailfs knows %d: use the pailfs that wrote it", v, journalVersion)
+	if v := binary.LittleEndian.Uint32(h[8:]); v != version {
+		return fmt.Errorf("its format has version %d, and this pailfs knows %d: use the pailfs that wrote it", v, version)
 	}
 	if binary.LittleEndian.Uint32(h[12:]) != crc32.Checksum(h[:12], castagnoli) {
 		return errors.New("its header is damaged")
@@ -42,13 +41,13 @@ func checkHeader(h []byte) error {
 	return nil
 }
 
-// frame appends r as it stands in the journal.
-func frame(b []byte, r record) []byte {
+// Frame appends a record as it stands in the journal; body appends what it says.
+func Frame(b []byte, body func(b []byte) []byte) []byte {
 	at := len(b)
-	b = appendBody(append(b, make([]byte, frameSize)...), r)
-	body := b[at+frameSize:]
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(body)))
-	binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(body, castagnoli))
+	b = body(append(b, make([]byte, frameSize)...))
+	written := b[at+frameSize:]
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(written)))
+	binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(written, castagnoli))
 	return b
 }
 
@@ -59,7 +58,7 @@ func nextFrame(b []byte) (body, rest []byte, ok bool) {
 		return nil, b, false
 	}
 	n := binary.LittleEndian.Uint32(b)
-	if n == 0 || n > maxRecord || int64(n) > int64(len(b)-frameSize) {
+	if n == 0 || n > MaxBody || int64(n) > int64(len(b)-frameSize) {
 		return nil, b, false
 	}
 	body = b[frameSize : frameSize+int(n)]

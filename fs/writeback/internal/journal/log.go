@@ -1,4 +1,4 @@
-package writeback
+package journal
 
 import (
 	"fmt"
@@ -6,12 +6,15 @@ import (
 	"sync"
 )
 
-// journal appends records to a file. Positions are bytes appended since the
-// journal was opened, and go on through compactions.
+// idleBuffer is the largest buffer that is kept for the next records, in bytes.
+const idleBuffer = 1 << 20
+
+// Log appends records to the journal of a directory. Positions are bytes appended since the
+// journal was opened, and go on through [Log.Replace].
 //
-// Lock order: syncing, writing, mu.
-type journal struct {
-	disk disk
+// Lock order: syncing, writing, the lock under which the caller appends, mu.
+type Log struct {
+	disk Disk
 	dir  string
 
 	// syncing is held while the file is brought to the disk, writing while it is
@@ -37,19 +40,28 @@ type journal struct {
 	}
 }
 
-// append adds r to what will be written and returns the position after it. The
-// caller holds the lock under which it applies r.
-func (j *journal) append(r record) int64 {
+// New returns the journal of dir, which is open as file, and of which the first good bytes
+// were read by [Replay]. The log closes the file.
+func New(disk Disk, dir string, file *os.File, good int64) *Log {
+	j := &Log{disk: disk, dir: dir, file: file}
+	// Nobody knows whether what is read is on the disk: position 0 is not.
+	j.mu.size, j.mu.synced = good, -1
+	return j
+}
+
+// Append adds a record to what will be written and returns the position after it; body
+// appends what the record says. The caller holds the lock under which it applies the record.
+func (j *Log) Append(body func(b []byte) []byte) int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	before := len(j.mu.buffer)
-	j.mu.buffer = frame(j.mu.buffer, r)
+	j.mu.buffer = Frame(j.mu.buffer, body)
 	j.mu.appended += int64(len(j.mu.buffer) - before)
 	return j.mu.appended
 }
 
-// write returns when everything up to pos was written to the file.
-func (j *journal) write(pos int64) error {
+// Write returns when everything up to pos was written to the file.
+func (j *Log) Write(pos int64) error {
 	j.mu.Lock()
 	done, err := j.mu.written >= pos, j.mu.err
 	j.mu.Unlock()
@@ -62,7 +74,7 @@ func (j *journal) write(pos int64) error {
 }
 
 // writeAll writes what was appended. The caller holds j.writing.
-func (j *journal) writeAll() error {
+func (j *Log) writeAll() error {
 	j.mu.Lock()
 	buffer, at, err := j.mu.buffer, j.mu.size, j.mu.err
 	if err != nil || len(buffer) == 0 {
@@ -72,7 +84,7 @@ func (j *journal) writeAll() error {
 	j.mu.buffer, j.idle = j.idle, nil
 	j.mu.Unlock()
 	// A partial write is repeated from its beginning: the place is the same.
-	_, err = j.file.WriteAt(buffer, at)
+	err = j.disk.WriteAt(j.file, buffer, at)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err != nil {
@@ -87,9 +99,9 @@ func (j *journal) writeAll() error {
 	return nil
 }
 
-// sync returns when everything up to pos is on the disk. Those who wait share one
+// Sync returns when everything up to pos is on the disk. Those who wait share one
 // flush.
-func (j *journal) sync(pos int64) error {
+func (j *Log) Sync(pos int64) error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
 	j.mu.Lock()
@@ -98,13 +110,13 @@ func (j *journal) sync(pos int64) error {
 	if done || err != nil {
 		return err
 	}
-	if err := j.write(pos); err != nil {
+	if err := j.Write(pos); err != nil {
 		return err
 	}
 	j.mu.Lock()
 	upTo := j.mu.written
 	j.mu.Unlock()
-	if err := j.disk.sync(j.file); err != nil {
+	if err := j.disk.Sync(j.file); err != nil {
 		// What the disk has is not known any more, and cannot be found out.
 		err = fmt.Errorf("sync journal: %w", err)
 		j.mu.Lock()
@@ -118,38 +130,43 @@ func (j *journal) sync(pos int64) error {
 	return nil
 }
 
-// synced returns the position up to which everything is on the disk.
-func (j *journal) synced() int64 {
+// Synced returns the position up to which everything is on the disk.
+func (j *Log) Synced() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.synced
 }
 
-// failure returns why nothing can be written any more, if so.
-func (j *journal) failure() error {
+// Failure returns why nothing can be written any more, if so.
+func (j *Log) Failure() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.err
 }
 
-// end returns the position after the last record.
-func (j *journal) end() int64 {
+// End returns the position after the last record.
+func (j *Log) End() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.appended
 }
 
-func (j *journal) size() int64 {
+// Size returns the length of the file, in bytes.
+func (j *Log) Size() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.size
 }
 
-// broken makes err the end of all writing: nobody has the file that counts open.
-func (j *journal) broken(err error) error {
-	err = fmt.Errorf("replace journal: %w", err)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.mu.err = err
-	return err
+// Hold keeps the file as it is, so that it can be copied, until release is called.
+func (j *Log) Hold() (release func()) {
+	j.writing.Lock()
+	return j.writing.Unlock
+}
+
+// Close closes the file. What was not written is lost.
+func (j *Log) Close() error {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	return j.file.Close()
 }

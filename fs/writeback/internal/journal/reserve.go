@@ -1,4 +1,4 @@
-package writeback
+package journal
 
 import (
 	"errors"
@@ -10,10 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve makes sure that room for so many bytes is allocated beyond the end of the
-// journal, and for as many in the file that will take its place.
-func (j *journal) reserve(need int64) error {
-	if j.hasRoom(need) {
+// allocateStep is how much more is allocated at once, if there is room, in bytes.
+const allocateStep = 2 << 20
+
+// Reserve makes sure that room for so many bytes is allocated beyond the end of the
+// journal, and for as many in the file that will take its place. ENOSPC says that there is none.
+func (j *Log) Reserve(need int64) error {
+	if j.HasRoom(need) {
 		return nil
 	}
 	j.writing.Lock()
@@ -37,16 +40,16 @@ func (j *journal) reserve(need int64) error {
 	return err
 }
 
-// hasRoom reports whether that much is reserved already.
-func (j *journal) hasRoom(need int64) bool {
+// HasRoom reports whether that much is reserved already.
+func (j *Log) HasRoom(need int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.allocated-j.mu.size-int64(len(j.mu.buffer)) >= need && j.mu.spare >= need
 }
 
 // allocateSpare allocates room for the next journal.
-func (j *journal) allocateSpare(need int64) (int64, error) {
-	file, err := os.OpenFile(filepath.Join(j.dir, journalNew), os.O_RDWR|os.O_CREATE, 0o600)
+func (j *Log) allocateSpare(need int64) (int64, error) {
+	file, err := os.OpenFile(filepath.Join(j.dir, nextName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -58,7 +61,7 @@ func (j *journal) allocateSpare(need int64) (int64, error) {
 // where it has them. A file system that cannot do that has no reserve.
 func allocate(file *os.File, from, end int64) (int64, error) {
 	var err error
-	for _, more := range []int64{reserveStep, 0} {
+	for _, more := range []int64{allocateStep, 0} {
 		err = unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, end+more-from)
 		switch {
 		case err == nil:
@@ -72,8 +75,8 @@ func allocate(file *os.File, from, end int64) (int64, error) {
 	return from, fmt.Errorf("reserve room for the journal: %w", err)
 }
 
-// isLow reports whether the reserve is not what it should be.
-func (j *journal) isLow() bool {
+// Low reports whether the reserve is not what it should be.
+func (j *Log) Low() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.low

@@ -1,0 +1,145 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// framed appends a record that says text.
+func framed(b []byte, text string) []byte {
+	return Frame(b, func(b []byte) []byte { return append(b, text...) })
+}
+
+// bodies returns what a journal says, and how many bytes follow that say nothing.
+func bodies(t *testing.T, b []byte) (said []string, rest int64) {
+	t.Helper()
+	good, rest, err := Replay(bytes.NewReader(b), int64(len(b)), func(body []byte, _ int64) error {
+		said = append(said, string(body))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if good+rest != int64(len(b)) {
+		t.Errorf("%d bytes are good and %d are not, of %d", good, rest, len(b))
+	}
+	return said, rest
+}
+
+func TestReplayStopsAtTheFirstBadRecord(t *testing.T) {
+	whole := Header()
+	var ends []int
+	for i := range 5 {
+		whole = framed(whole, fmt.Sprint("record ", i))
+		ends = append(ends, len(whole))
+	}
+	for cut := headerSize; cut <= len(whole); cut++ {
+		want := 0
+		for _, end := range ends {
+			if end <= cut {
+				want++
+			}
+		}
+		got, rest := bodies(t, whole[:cut])
+		if len(got) != want {
+			t.Errorf("cut at %d: %d records, want %d", cut, len(got), want)
+		}
+		if whole := cut == headerSize || want > 0 && ends[want-1] == cut; (rest == 0) != whole {
+			t.Errorf("cut at %d: %d bytes left over", cut, rest)
+		}
+	}
+	for at := headerSize; at < len(whole); at++ {
+		b := bytes.Clone(whole)
+		b[at] ^= 0x40
+		if got, rest := bodies(t, b); rest == 0 || len(got) == 5 {
+			t.Errorf("damage at %d: %d records, %d bytes left over", at, len(got), rest)
+		}
+	}
+}
+
+// What is no journal of ours is refused, and not taken for one that is cut off.
+func TestJournalOfAnotherFormatIsRefused(t *testing.T) {
+	newer := Header()
+	newer[8]++
+	damaged := Header()
+	damaged[14] ^= 1
+	for want, b := range map[string][]byte{
+		"not a journal": []byte("something else of more than 16 bytes"),
+		"is not":        Header()[:headerSize-1],
+		"version 2":     newer,
+		"damaged":       damaged,
+	} {
+		if _, _, err := Replay(bytes.NewReader(b), int64(len(b)), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", b, err, want)
+		}
+	}
+}
+
+// What follows the last good record is kept, and the journal goes on where that ends.
+func TestWhatIsSetAsideIsKept(t *testing.T) {
+	dir := t.TempDir()
+	whole := framed(framed(Header(), "one"), "two")
+	torn := whole[:len(whole)-1]
+	if err := Create(&plainDisk{}, dir, torn); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, Name), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, rest := bodies(t, torn)
+	good := int64(len(torn)) - rest
+	kept, err := SetAside(&plainDisk{}, dir, file, good, rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(kept); err != nil || !bytes.Equal(b, torn[good:]) || !strings.HasPrefix(filepath.Base(kept), RestPrefix) {
+		t.Errorf("%s has %q, %v, want %q", kept, b, err, torn[good:])
+	}
+	l := New(&plainDisk{}, dir, file, good)
+	if err := l.Sync(say(l, "three")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, rest := bodies(t, read(t, dir)); !slices.Equal(got, append(said, "three")) || rest != 0 {
+		t.Errorf("the journal says %q, and %d bytes more", got, rest)
+	}
+}
+
+// FuzzReplay: whatever a file holds, what is good of it says the same when it is written
+// again, and each record is found where it was said to be.
+func FuzzReplay(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(framed(framed(nil, "one"), "two"))
+	f.Add(framed(nil, "torn")[:9])
+	f.Add(append(framed(nil, "one"), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1))
+	f.Fuzz(func(t *testing.T, frames []byte) {
+		b := append(Header(), frames...)
+		again := Header()
+		good, rest, err := Replay(bytes.NewReader(b), int64(len(b)), func(body []byte, at int64) error {
+			if at != int64(len(again)) {
+				t.Fatalf("a record is said to be at %d, want %d", at, len(again))
+			}
+			var window []byte
+			found, ok, err := readFrame(bytes.NewReader(b), at, int64(len(b)), &window)
+			if err != nil || !ok || !bytes.Equal(found, body) {
+				t.Fatalf("at %d there is %q, %v, %v, want %q", at, found, ok, err, body)
+			}
+			again = framed(again, string(body))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if good+rest != int64(len(b)) || !bytes.Equal(again, b[:good]) {
+			t.Fatalf("%d of %d bytes are good and %d are not; written again they are %q, want %q", good, len(b), rest, again, b[:good])
+		}
+	})
+}
