@@ -87,31 +87,38 @@ func TestARightIsRefusedForAllNamesAfterThreeInARow(t *testing.T) {
 	}{
 		"one key, whatever is asked": {
 			[]asked{{"get", "a", true}, {"head", "a", true}, {"put", "a", true}, {"get", "a", true}, {"get", "a", true}},
-			[]bool{false, false, false, false, false}, 0,
+			[]bool{false, false, false, false, false},
+			0,
 		},
 		"two keys in turn": {
 			[]asked{{"get", "a", true}, {"get", "b", true}, {"get", "a", true}, {"get", "b", true}},
-			[]bool{false, false, false, false}, 0,
+			[]bool{false, false, false, false},
+			0,
 		},
 		"many keys, and others between": {
 			[]asked{{"get", "a", true}, {"get", "b", true}, {"get", "x", false}, {"get", "c", true}, {"get", "d", true}},
-			[]bool{false, false, false, false, false}, 0,
+			[]bool{false, false, false, false, false},
+			0,
 		},
 		"three keys": {
 			[]asked{{"get", "a", true}, {"get", "a", true}, {"head", "b", true}, {"put", "c", true}, {"get", "a", true}},
-			[]bool{false, false, false, true, true}, 0,
+			[]bool{false, false, false, true, true},
+			0,
 		},
 		"three prefixes": {
 			[]asked{{"list", "a/", true}, {"list", "b/", true}, {"list", "c/", true}},
-			[]bool{false, false, true}, 0,
+			[]bool{false, false, true},
+			0,
 		},
 		"back, and one key again": {
 			[]asked{{"get", "a", true}, {"get", "b", true}, {"get", "c", true}, {"get", "x", false}, {"get", "a", true}, {"get", "b", true}},
-			[]bool{false, false, true, false, false, false}, 0,
+			[]bool{false, false, true, false, false, false},
+			0,
 		},
 		"back, and all again": {
 			[]asked{{"get", "a", true}, {"get", "x", false}, {"get", "a", true}, {"get", "b", true}, {"get", "c", true}},
-			[]bool{false, false, false, false, true}, 2,
+			[]bool{false, false, false, false, true},
+			2,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
