@@ -60,13 +60,20 @@ type Caller struct {
 	Dir string
 	// DirID is the ID of that directory (see [Shown]).
 	DirID uint64
+	// Handle is the open description of that directory, a number that is never used again,
+	// or 0 where the kernel opens directories by itself.
+	Handle uint64
 }
 
 // Control answers the ioctls that programs make on directories of the mount. It
 // must answer ENOTTY to commands it does not know, and must not keep input or
 // output after it has returned. ctx ends when the caller is interrupted.
+//
+// Released says that a Handle with which it was called is closed, in all processes that
+// had it: whoever was killed, too, calls no more by that.
 type Control interface {
 	ServeControl(ctx context.Context, caller Caller, cmd uint32, input, output []byte) (n int32, errno syscall.Errno)
+	Released(handle uint64)
 }
 
 // Config describes a mount. Every zero value but that of Mountpoint is a usable

@@ -19,6 +19,7 @@ import (
 type upper struct {
 	mu        sync.Mutex
 	callers   []Caller
+	released  []uint64
 	processes []uint32
 }
 
@@ -41,6 +42,12 @@ func (u *upper) ServeControl(_ context.Context, caller Caller, cmd uint32, input
 		output[i] = b
 	}
 	return 42, 0
+}
+
+func (u *upper) Released(handle uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.released = append(u.released, handle)
 }
 
 // called returns who has called. The calls come through the kernel, which the
@@ -117,5 +124,48 @@ func TestWithoutControlThereIsNone(t *testing.T) {
 	s := mounted(t, newWorld(), Config{}, cache.Config{})
 	if _, _, err := shout(s.dir, upperCommand); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("%v, want ENOTTY", err)
+	}
+}
+
+// closed returns the handles that were released.
+func (u *upper) closed() []uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.released)
+}
+
+func TestControlIsToldWhenAProcessHasClosedItsDirectory(t *testing.T) {
+	w := newWorld()
+	w.put("dir/file", 10)
+	u := &upper{}
+	s := mounted(t, w, Config{Control: u}, cache.Config{})
+	open := func() *os.File {
+		f, err := os.Open(s.path("dir"))
+		must(t, err)
+		return f
+	}
+	ask := func(f *os.File) uint64 {
+		buf := [64]byte{}
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), upperCommand, uintptr(unsafe.Pointer(&buf))); errno != 0 {
+			t.Fatal(errno)
+		}
+		calls := u.called()
+		return calls[len(calls)-1].Handle
+	}
+	first, second, silent := open(), open(), open()
+	one, two := ask(first), ask(second)
+	if one == 0 || two == 0 || one == two || ask(first) != one {
+		t.Errorf("two descriptions have the handles %d and %d", one, two)
+	}
+	again, err := unix.Dup(int(first.Fd()))
+	must(t, err)
+	must(t, first.Close())
+	must(t, silent.Close())
+	must(t, second.Close())
+	eventually(t, "one was released", func() bool { return len(u.closed()) > 0 })
+	must(t, unix.Close(again))
+	eventually(t, "both were released", func() bool { return len(u.closed()) > 1 })
+	if got := u.closed(); !slices.Equal(got, []uint64{two, one}) {
+		t.Errorf("released were %v, want %d, then %d when its copy was closed too", got, two, one)
 	}
 }

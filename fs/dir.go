@@ -2,6 +2,7 @@ package fs
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -12,7 +13,9 @@ import (
 // dirHandle is one open directory.
 type dirHandle struct {
 	node *inode
-	mu   struct {
+	// controlled says that an ioctl was made on it.
+	controlled atomic.Bool
+	mu         struct {
 		sync.Mutex
 		lister
 	}
@@ -90,6 +93,9 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 		h.node.tree.closed()
 		f.cursors.closed(h.node.tree)
 		f.counters.openDirs.Add(-1)
+		if h.controlled.Load() {
+			f.cfg.Control.Released(in.Fh)
+		}
 	}
 	f.metrics.done(opReleasedir, start, fuse.OK)
 }

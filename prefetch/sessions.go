@@ -61,7 +61,7 @@ func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.P
 	if err != nil {
 		return Opened{}, err
 	}
-	quota, err := b.Quota(now, session.Name{Session: got, UID: key.UID})
+	quota, err := b.Quota(now, session.Name{Session: got, UID: key.UID, Handle: params.Handle})
 	if err != nil {
 		return Opened{}, err
 	}
@@ -76,6 +76,7 @@ func (p *Prefetcher) Open(ctx context.Context, key session.Key, params session.P
 func (p *Prefetcher) mayOpen(key session.Key) error {
 	p.mu.Lock()
 	_, known := p.mu.book.Params(key)
+	known = known || p.mu.book.Yields(key.User())
 	p.mu.Unlock()
 	if known {
 		return nil
@@ -117,14 +118,20 @@ func (p *Prefetcher) CloseSession(id session.ID, uid uint32, keep bool) (release
 	return released, err
 }
 
-// Renew is a sign of life. It returns the lease.
-func (p *Prefetcher) Renew(id session.ID, uid uint32) (time.Duration, error) {
+// Released notes that an open description by which sessions were called is closed: those
+// whose last it was have lost their client.
+func (p *Prefetcher) Released(handle uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, err := p.mu.book.Find(time.Now(), id, uid); err != nil {
-		return 0, err
-	}
-	return p.mu.book.Lease(id), nil
+	p.mu.book.Released(time.Now(), handle)
+	p.settleLocked() // who waits for room looks again
+}
+
+// Renew is a sign of life. It returns the lease.
+func (p *Prefetcher) Renew(n session.Name) (time.Duration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.book.Renew(time.Now(), n)
 }
 
 // Quota returns how many paths the stream may announce now.

@@ -17,8 +17,11 @@ var _ pailfs.Control = controlAdapter{}
 
 // ServeControl implements [pailfs.Control].
 func (a controlAdapter) ServeControl(ctx context.Context, caller pailfs.Caller, cmd uint32, input, output []byte) (int32, syscall.Errno) {
-	return a.mux.ServeControl(ctx, control.Caller{UID: caller.UID, GID: caller.GID, TID: caller.TID, Dir: caller.Dir, DirID: caller.DirID}, cmd, input, output)
+	return a.mux.ServeControl(ctx, control.Caller{UID: caller.UID, GID: caller.GID, TID: caller.TID, Dir: caller.Dir, DirID: caller.DirID, Handle: caller.Handle}, cmd, input, output)
 }
+
+// Released implements [pailfs.Control].
+func (a controlAdapter) Released(handle uint64) { a.mux.Released(handle) }
 
 // The methods that this program answers, beside hello.
 const (

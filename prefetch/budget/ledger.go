@@ -152,10 +152,13 @@ func (l *Ledger) Give(u User, k Kind, n int64) {
 }
 
 // Left returns how much a user may take of a kind now. It is never negative.
-func (l *Ledger) Left(u User, k Kind) int64 {
+func (l *Ledger) Left(u User, k Kind) int64 { return l.LeftAfter(u, k, 0) }
+
+// LeftAfter returns what Left would after the user gave n back.
+func (l *Ledger) LeftAfter(u User, k Kind, n int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(l.left(&l.mu.kinds[k], u, k), 0)
+	return max(l.left(&l.mu.kinds[k], u, k)+n, 0)
 }
 
 // Most returns how much a user may have of a kind at best, when nobody else has any.

@@ -32,6 +32,7 @@ const (
 // ones name paths only, and say nothing of what is there.
 func HandleLoader(m *Mux, p *prefetch.Prefetcher) {
 	l := &loader{p: p}
+	m.released = p.Released
 	Handle(m, "loader.open", Anyone, l.open)
 	Handle(m, "loader.close", Anyone, l.close)
 	HandlePrompt(m, "loader.renew", Anyone, nil, l.renew)
@@ -106,7 +107,7 @@ func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult,
 	}
 	got, err := l.p.Open(ctx, session.Key{UID: c.UID, Guest: c.Guest, Task: task, Worker: in.Worker}, session.Params{
 		Instance: in.Instance, Buffer: in.Buffer, DropOnRelease: in.DropOnRelease, Shared: in.Persistence != "",
-		Lease: time.Duration(in.Lease * float64(time.Second)), Who: c.Who(),
+		Lease: time.Duration(in.Lease * float64(time.Second)), Who: c.Who(), Handle: c.Handle,
 	})
 	if err != nil {
 		return OpenResult{}, answerOf(err)
@@ -144,7 +145,7 @@ type RenewResult struct {
 }
 
 func (l *loader) renew(_ context.Context, c Caller, in RenewParams) (RenewResult, error) {
-	lease, err := l.p.Renew(in.Session, c.UID)
+	lease, err := l.p.Renew(session.Name{Session: in.Session, UID: c.UID, Handle: c.Handle})
 	return RenewResult{lease.Seconds()}, answerOf(err)
 }
 
@@ -160,7 +161,7 @@ type QuotaResult struct {
 }
 
 func (l *loader) quota(_ context.Context, c Caller, in QuotaParams) (QuotaResult, error) {
-	quota, err := l.p.Quota(session.Name{Session: in.Session, UID: c.UID, Index: in.Index})
+	quota, err := l.p.Quota(session.Name{Session: in.Session, UID: c.UID, Index: in.Index, Handle: c.Handle})
 	return QuotaResult{quota}, answerOf(err)
 }
 
@@ -181,7 +182,7 @@ type PathsParams struct {
 
 // resolve returns the stream and the paths in the mount.
 func (in *PathsParams) resolve(c Caller) (session.Name, []string, error) {
-	n := session.Name{Session: in.Session, UID: c.UID, Index: in.Index, Seq: in.Seq}
+	n := session.Name{Session: in.Session, UID: c.UID, Index: in.Index, Seq: in.Seq, Handle: c.Handle}
 	if in.Index < 0 || in.Seq < 0 {
 		return n, nil, Errorf(CodeBadRequest, "index %d, seq %d: they must not be negative", in.Index, in.Seq)
 	}

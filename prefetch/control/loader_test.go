@@ -230,6 +230,33 @@ func TestSessionsOfRootOfAContainerAreItsOwnAndChargedAsAnyOthers(t *testing.T) 
 	})
 }
 
+func TestSessionsOfAProcessThatIsGoneGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Sessions: 16})}, nil)
+		stop := loaderMux(t, m)
+		defer stop()
+		open := func(handle uint64) (opened int) {
+			c := clientOf(m, Caller{UID: stranger.UID, Handle: handle})
+			for worker := range 16 {
+				err := c.Call(t.Context(), "loader.open", OpenParams{Task: fmt.Sprint(handle), Worker: worker, Buffer: 10}, nil)
+				if err == nil {
+					opened++
+				} else if !errors.Is(err, &Error{Code: CodeOverQuota}) {
+					t.Error(err)
+				}
+			}
+			return opened
+		}
+		if a, b := open(1), open(2); a != 6 || b != 0 {
+			t.Errorf("two processes of a user opened %d and %d sessions, want 6 and 0", a, b)
+		}
+		m.Released(1)
+		if n := open(2); n != 6 {
+			t.Errorf("when the first is gone the second opened %d sessions, want 6", n)
+		}
+	})
+}
+
 func TestPathsAreThoseOfTheDirectoryThatWasOpened(t *testing.T) {
 	for _, test := range []struct{ dir, name, want string }{
 		{"", "a/b", "a/b"},

@@ -30,6 +30,8 @@ type Caller struct {
 	Dir string `json:"dir,omitempty"`
 	// DirID tells that directory from others that had its path or will have it.
 	DirID uint64 `json:"-"`
+	// Handle is the open description of that directory, 0 where it is not known.
+	Handle uint64 `json:"-"`
 	// TID is the thread that made it, of which PID is made where it is wanted.
 	TID uint32 `json:"-"`
 	// Groups are its supplementary groups, as far as PID is known.
@@ -108,6 +110,8 @@ type Mux struct {
 	handlers sync.WaitGroup
 	// newCursor returns a cursor that nobody can guess.
 	newCursor func() cursor
+	// released is told of every open description that was closed.
+	released func(handle uint64)
 
 	mu struct {
 		sync.Mutex
@@ -147,6 +151,7 @@ func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
 		metrics:   newMetrics(reg),
 		methods:   make(map[string]method),
 		newCursor: randomCursor,
+		released:  func(uint64) {},
 	}
 	m.root, m.stop = context.WithCancel(context.Background())
 	m.mu.calls = make(map[cursor]*call)
@@ -257,6 +262,10 @@ func (m *Mux) ServeControl(ctx context.Context, caller Caller, cmd uint32, input
 	out.version = Version
 	return int32(out.encode(output)), 0
 }
+
+// Released notes that nobody has an open description of a directory any more with which
+// the mux was called.
+func (m *Mux) Released(handle uint64) { m.released(handle) }
 
 // Close cancels the calls that run and waits for their methods to return.
 // Requests that come later are answered with [CodeStopping].

@@ -72,6 +72,8 @@ type Params struct {
 	// Shared says that the task is a directory of the mount, in which the session may
 	// be kept for other nodes.
 	Shared bool
+	// Handle is the open description by which it is opened, 0 if that is not known.
+	Handle uint64
 	// Who opened the session: what it announces is found and fetched with those rights.
 	Who Who
 }
@@ -92,6 +94,10 @@ type Book struct {
 	turn   int
 	dirty  map[Key]bool
 	totals Totals
+	// orphans are the sessions that give way to others of their user, and yields what the
+	// names of those are charged, in bytes.
+	orphans map[*session]bool
+	yields  map[budget.User]int64
 }
 
 // Totals count what happened since the book was made.
@@ -123,6 +129,8 @@ func NewBook(cfg Config) *Book {
 		entries:  make(map[name]*Entry),
 		folders:  make(map[folderKey]*folder),
 		dirty:    make(map[Key]bool),
+		orphans:  make(map[*session]bool),
+		yields:   make(map[budget.User]int64),
 	}
 }
 
@@ -161,6 +169,7 @@ func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted in
 	}
 	s.params = p
 	s.known(p.Who)
+	b.reached(s, p.Handle)
 	s.restored = false
 	s.lastCall = now
 	b.dirty[key] = true
@@ -169,10 +178,16 @@ func (b *Book) Open(now time.Time, id ID, key Key, p Params) (got ID, adopted in
 
 // add makes a session, and charges it. [Book.end] gives that back.
 func (b *Book) add(id ID, key Key) (*session, error) {
-	if err := b.cfg.Ledger.Take(key.User(), budget.Sessions, 1); err != nil {
-		return nil, err
+	for {
+		err := b.cfg.Ledger.Take(key.User(), budget.Sessions, 1)
+		if err == nil {
+			break
+		}
+		if !b.yield(key.User()) {
+			return nil, err
+		}
 	}
-	s := &session{id: id, key: key, streams: make(map[int]*stream), folders: make(map[*folder]int)}
+	s := &session{id: id, key: key, streams: make(map[int]*stream), folders: make(map[*folder]int), handles: make(map[uint64]bool)}
 	b.sessions[id] = s
 	b.byKey[key] = s
 	return s, nil
@@ -213,6 +228,8 @@ func (b *Book) Close(now time.Time, id ID, uid uint32, keep bool) (released int,
 		return 0, err
 	}
 	if keep {
+		b.cling(s)
+		s.kept = true
 		return 0, nil
 	}
 	released = b.end(s)
@@ -222,6 +239,7 @@ func (b *Book) Close(now time.Time, id ID, uid uint32, keep bool) (released int,
 
 // end removes a session with all that it holds.
 func (b *Book) end(s *session) (released int) {
+	b.cling(s)
 	for _, st := range s.sorted() {
 		for _, h := range st.sorted() {
 			b.remove(h)
@@ -257,6 +275,8 @@ type Name struct {
 	Index   int
 	// Seq tells uses of one path apart, where a sampler draws with replacement.
 	Seq int
+	// Handle is the open description by which the call came, 0 if that is not known.
+	Handle uint64
 }
 
 // Preload announces paths in the order of their use. With patient it takes no
@@ -264,7 +284,7 @@ type Name struct {
 // as many as the user's budget of names has room for. It fails with [ErrNeverFits] at a
 // first path for which there will never be room.
 func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Outcome, error) {
-	s, err := b.session(now, n.Session, n.UID)
+	s, err := b.of(now, n)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -323,7 +343,7 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 // are, and come first; noRoom counts those that the user's budget of names has no room for,
 // which are read all the same.
 func (b *Book) Active(now time.Time, n Name, paths []string) (implicit, noRoom int, err error) {
-	s, err := b.session(now, n.Session, n.UID)
+	s, err := b.of(now, n)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -354,7 +374,7 @@ func (b *Book) Active(now time.Time, n Name, paths []string) (implicit, noRoom i
 // Release lets go of paths. Those that the caller does not hold are counted and
 // nothing else.
 func (b *Book) Release(now time.Time, n Name, paths []string) (released, unknown int, err error) {
-	s, err := b.session(now, n.Session, n.UID)
+	s, err := b.of(now, n)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -377,7 +397,7 @@ func (b *Book) Release(now time.Time, n Name, paths []string) (released, unknown
 
 // Quota returns how many paths the stream may announce now. It is never negative.
 func (b *Book) Quota(now time.Time, n Name) (int, error) {
-	s, err := b.session(now, n.Session, n.UID)
+	s, err := b.of(now, n)
 	if err != nil {
 		return 0, err
 	}
@@ -417,7 +437,7 @@ func (b *Book) quota(st *stream) int {
 // user's budget has room.
 func (b *Book) namesLeft(st *stream) int {
 	s := st.session
-	left := b.cfg.Ledger.Left(s.key.User(), budget.Names)
+	left := b.cfg.Ledger.LeftAfter(s.key.User(), budget.Names, b.yields[s.key.User()])
 	if s.streams[st.index] == nil {
 		left -= s.streamsCost(len(s.streams)+1) - s.streamsCost(len(s.streams))
 	}
@@ -455,6 +475,10 @@ func (b *Book) Expire(now time.Time) (leaked int) {
 				b.remove(h)
 				leaked++
 			}
+		}
+		if s.abandoned() && !s.params.Shared && now.Sub(s.orphaned) > orphanLife {
+			leaked += b.end(s)
+			continue
 		}
 		if now.Sub(s.lastCall) > limit && s.holds() == 0 {
 			b.end(s)
@@ -541,9 +565,16 @@ func (b *Book) stream(s *session, index int) (*stream, error) {
 	st := s.streams[index]
 	if st == nil {
 		cost := s.streamsCost(len(s.streams)+1) - s.streamsCost(len(s.streams))
-		if err := b.cfg.Ledger.Take(s.key.User(), budget.Names, cost); err != nil {
-			return nil, err
+		for {
+			err := b.cfg.Ledger.Take(s.key.User(), budget.Names, cost)
+			if err == nil {
+				break
+			}
+			if !b.yield(s.key.User()) {
+				return nil, err
+			}
 		}
+		s.names += cost
 		st = &stream{session: s, index: index, holders: make(map[use]*holder)}
 		s.streams[index] = st
 		b.order = append(b.order, st)

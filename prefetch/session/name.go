@@ -64,14 +64,23 @@ func (b *Book) find(st *stream, path string, seq int) *holder {
 func (b *Book) enter(st *stream, path string) (name, error) {
 	s := st.session
 	in, last := cut(path)
-	f := b.folders[folderKey{in, s.params.Who}]
-	cost := nameCost + int64(len(last))
-	if f == nil || s.folders[f] == 0 {
-		cost += folderCost + int64(len(in))
+	var f *folder
+	var cost int64
+	for {
+		f = b.folders[folderKey{in, s.params.Who}]
+		cost = nameCost + int64(len(last))
+		if f == nil || s.folders[f] == 0 {
+			cost += folderCost + int64(len(in))
+		}
+		err := b.cfg.Ledger.Take(s.key.User(), budget.Names, cost)
+		if err == nil {
+			break
+		}
+		if !b.yield(s.key.User()) { // which may take the folder away
+			return name{}, err
+		}
 	}
-	if err := b.cfg.Ledger.Take(s.key.User(), budget.Names, cost); err != nil {
-		return name{}, err
-	}
+	s.names += cost
 	if st.nameSize == 0 {
 		st.nameSize = cost
 	}
@@ -99,6 +108,10 @@ func (b *Book) leave(s *session, n name) {
 		if n.in.sessions--; n.in.sessions == 0 {
 			delete(b.folders, n.in.folderKey)
 		}
+	}
+	s.names -= cost
+	if b.orphans[s] {
+		b.yields[s.key.User()] -= cost
 	}
 	b.cfg.Ledger.Give(s.key.User(), budget.Names, cost)
 }

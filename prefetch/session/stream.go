@@ -55,8 +55,17 @@ type session struct {
 	streams  map[int]*stream
 	// whos are who opened it last and before, whose names it holds.
 	whos []Who
-	// folders counts the names that it holds in each.
+	// folders counts the names that it holds in each, and names is what they and its streams
+	// are charged.
 	folders map[*folder]int
+	names   int64
+	// handles are the open descriptions by which calls came, unseen says that some came by
+	// what cannot be seen being closed. orphaned is when the last was closed, zero while
+	// there is one, and kept that the client has left it to a successor.
+	handles  map[uint64]bool
+	unseen   bool
+	orphaned time.Time
+	kept     bool
 	// charged is the sum of what is charged to it.
 	charged          int64
 	released, leaked Files

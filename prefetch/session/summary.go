@@ -22,7 +22,7 @@ type File struct {
 
 // Status tells what has become of paths.
 func (b *Book) Status(now time.Time, n Name, paths []string) ([]File, error) {
-	s, err := b.session(now, n.Session, n.UID)
+	s, err := b.of(now, n)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (b *Book) Restore(now time.Time, id ID, key Key, p Params, held []Held) boo
 		return false
 	}
 	s := b.byKey[key]
-	s.restored = true
+	s.restored, s.unseen = true, false
 	for _, h := range held {
 		st, err := b.stream(s, h.Index)
 		if path := h.Folder + h.Path; err == nil && b.find(st, path, h.Seq) == nil {
