@@ -203,6 +203,9 @@ func TestBusyMountIsLeftAloneAndItsUsersAreNamed(t *testing.T) {
 	if strings.Count(o.stderr, "\n") != 1 {
 		t.Errorf("more than one line: %s", o.stderr)
 	}
+	if n := strings.Count(o.stderr, "(pid "); n != 1 {
+		t.Errorf("%d users, want the one that is not umount itself: %s", n, o.stderr)
+	}
 	s.reads() // goes on
 	release()
 	mustRun(t, "umount", s.at)

@@ -76,7 +76,7 @@ func (d *daemon) run(s *signals) error {
 			if d.unmount(false) == nil || d.unmounted() {
 				lingers = time.After(lingerPatience)
 			} else {
-				d.log.Warn("the mount is in use; waiting until it is not. A second signal ends it all the same", "mountpoint", d.at, "users", d.holders())
+				d.log.Warn("the mount is in use; waiting until it is not. A second signal ends it all the same", "mountpoint", d.at, "users", d.holders(0))
 				again = time.After(unmountRetry)
 			}
 		case <-lingers:
@@ -114,15 +114,17 @@ func (d *daemon) unmounted() bool {
 	return err == nil && !mounted
 }
 
-// holders returns who uses the mount, for people.
-func (d *daemon) holders() []string {
+// holders returns who uses the mount, for people, without the process except.
+func (d *daemon) holders(except int) []string {
 	m, ok, err := mountpoint.At(d.at)
 	if err != nil || !ok {
 		return nil
 	}
 	var users []string
 	for _, h := range mountpoint.Holders(m) {
-		users = append(users, h.String())
+		if h.PID != except {
+			users = append(users, h.String())
+		}
 	}
 	return users
 }
@@ -143,7 +145,7 @@ func (d *daemon) force(ended <-chan struct{}) error {
 		return errors.Join(err, d.finish())
 	}
 	if mounted {
-		d.log.Warn("unmounting although the mount is in use; its users get errors", "mountpoint", d.at, "users", d.holders())
+		d.log.Warn("unmounting although the mount is in use; its users get errors", "mountpoint", d.at, "users", d.holders(0))
 		if err := d.unmount(true); err != nil {
 			d.log.Error("cannot unmount", "error", err)
 		}

@@ -100,7 +100,7 @@ func (d *daemon) answerUmount(ctx context.Context, c control.Caller, params umou
 	if last := d.lastUmount.Load(); last != nil {
 		state := *last
 		if state.Busy {
-			state.Users = d.holders()
+			state.Users = d.holders(int(c.PID))
 		}
 		answer.Last = &state
 	}
@@ -133,26 +133,15 @@ func (c *umountCmd) Run(p program) error {
 			return err
 		}
 	}
-	answer, err := c.ask(at)
-	switch {
-	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
-		return fmt.Errorf("unmount %s: not permitted: only root and the user who mounted it may", at)
-	case err != nil && c.Force:
-		return abort(m)
-	case err != nil:
-		return fmt.Errorf("unmount %s: %w", at, err)
-	case answer.MountPoint != at:
-		// A bind mount: it can go without the mount that it shows.
-		return mountpoint.Unmount(at, c.Lazy || c.Force)
+	answer, daemon, err := c.end(at, m)
+	for try := 1; errors.Is(err, errNobodySeen) && try < unseenTries; try++ {
+		// On a busy machine it may have been this process, which had just asked.
+		answer, daemon, err = c.end(at, m)
 	}
-	daemon, err := watchProcess(answer.PID, answer.StartTicks)
-	if err != nil {
+	if err != nil || daemon == nil {
 		return err
 	}
 	defer daemon.close()
-	if err := awaitUnmount(at, m, daemon); err != nil {
-		return err
-	}
 	if c.Lazy {
 		return nil
 	}
@@ -160,6 +149,37 @@ func (c *umountCmd) Run(p program) error {
 		return err
 	}
 	return c.ended(p, at, answer)
+}
+
+// errNobodySeen is the error of a mount that is in use by nobody who can be seen from here.
+var errNobodySeen = errors.New("in use by a process that cannot be seen from here: stop it, or use --lazy")
+
+// unseenTries is how often a mount that nobody seems to use is unmounted before that is an error.
+const unseenTries = 3
+
+// end tells the daemon of m, which is at at, to unmount, and returns when m is gone from there. It
+// returns no daemon to wait for if the mount is gone without one.
+func (c *umountCmd) end(at string, m mountpoint.Mount) (answer umountAnswer, daemon *process, err error) {
+	answer, err = c.ask(at)
+	switch {
+	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
+		return answer, nil, fmt.Errorf("unmount %s: not permitted: only root and the user who mounted it may", at)
+	case err != nil && c.Force:
+		return answer, nil, abort(m)
+	case err != nil:
+		return answer, nil, fmt.Errorf("unmount %s: %w", at, err)
+	case answer.MountPoint != at:
+		// A bind mount: it can go without the mount that it shows.
+		return answer, nil, mountpoint.Unmount(at, c.Lazy || c.Force)
+	}
+	if daemon, err = watchProcess(answer.PID, answer.StartTicks); err != nil {
+		return answer, nil, err
+	}
+	if err := awaitUnmount(at, m, daemon); err != nil {
+		daemon.close()
+		return answer, nil, err
+	}
+	return answer, daemon, nil
 }
 
 // ended says what the daemon, which has ended, could not publish.
@@ -281,7 +301,7 @@ func awaitUnmount(at string, m mountpoint.Mount, daemon *process) error {
 		}
 	}
 	if len(users) == 0 {
-		users = []string{"a process that cannot be seen from here"}
+		return fmt.Errorf("unmount %s: %w", at, errNobodySeen)
 	}
 	return fmt.Errorf("unmount %s: in use by %s: stop them, or use --lazy", at, strings.Join(users, ", "))
 }
