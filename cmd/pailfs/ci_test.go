@@ -65,26 +65,32 @@ func TestProgramsAndLargeFilesAreNotTracked(t *testing.T) {
 	}
 }
 
-// A vulnerability fails, and so does a tool that is broken; a database out of reach is
-// said, and does not.
+// A vulnerability fails, and so does a tool that is broken, or a mirror out of reach; the public
+// database out of reach is said, and does not.
 func TestVulnerabilitiesFailAndAnUnreachableDatabaseIsSaid(t *testing.T) {
 	t.Parallel()
-	const unreachable = `echo 'Get "https://vuln.example/index/modules.json.gz": dial tcp: no such host' >&2; exit 1`
+	const (
+		unreachable = `echo 'Get "https://vuln.go.dev/index/modules.json.gz": dial tcp: no such host' >&2; exit 1`
+		mirror      = "https://vuln.example"
+	)
 	for name, row := range map[string]struct {
 		tool string
+		db   string
 		code int
 		said string
 	}{
-		"nothing":            {"exit 0", 0, "vuln: deploy/sched/plugin"},
-		"a vulnerability":    {`case "$*" in *query*) ;; *) echo "Your code is affected"; exit 3 ;; esac`, 3, "Your code is affected"},
-		"one in the plugin":  {`case "$*" in *plugin*) exit 3 ;; esac`, 3, "vuln: deploy/sched/plugin"},
-		"out of reach":       {unreachable, 0, "NOT CHECKED for known vulnerabilities: the database https://vuln.example"},
-		"out of reach later": {`case "$*" in *query*) ;; *) ` + unreachable + ` ;; esac`, 0, "NOT CHECKED"},
-		"a broken tool":      {"echo broken >&2; exit 1", 1, "broken"},
+		"nothing":               {"exit 0", "", 0, "vuln: deploy/sched/plugin"},
+		"a vulnerability":       {`case "$*" in *query*) ;; *) echo "Your code is affected"; exit 3 ;; esac`, "", 3, "Your code is affected"},
+		"one in the plugin":     {`case "$*" in *plugin*) exit 3 ;; esac`, "", 3, "vuln: deploy/sched/plugin"},
+		"a mirror is asked":     {`case "$*" in "-db https://vuln.example "*) ;; *) exit 1 ;; esac`, mirror, 0, "vuln: deploy/sched/plugin"},
+		"out of reach":          {unreachable, "", 0, "NOT CHECKED for known vulnerabilities: the database https://vuln.go.dev"},
+		"out of reach later":    {`case "$*" in *query*) ;; *) ` + unreachable + ` ;; esac`, "", 0, "NOT CHECKED"},
+		"a mirror out of reach": {unreachable, mirror, 1, "no such host"},
+		"a broken tool":         {"echo broken >&2; exit 1", "", 1, "broken"},
 	} {
 		tool := standIn(t, filepath.Join(t.TempDir(), "govulncheck"), row.tool)
 		cmd := exec.Command(ciScript(t, "vuln"))
-		cmd.Env = append(os.Environ(), "GOVULNCHECK="+tool, "GOVULNDB=https://vuln.example")
+		cmd.Env = append(os.Environ(), "GOVULNCHECK="+tool, "GOVULNDB="+row.db)
 		out, err := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != row.code || !strings.Contains(string(out), row.said) {
 			t.Errorf("%s: code %d, %v: %s", name, code, err, out)
@@ -96,7 +102,7 @@ func TestVulnerabilitiesFailAndAnUnreachableDatabaseIsSaid(t *testing.T) {
 func TestDistributionIsReproducible(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	for _, name := range []string{"pailfs", "pailfs-gpu", "pailfs-kube", "ossemu", "bench"} {
+	for _, name := range []string{"pailfs", "pailfs-gpu", "pailfs-kube", "pailfs-csi", "ossemu", "bench"} {
 		standIn(t, filepath.Join(bin, name), "echo "+name)
 	}
 	lister := standIn(t, filepath.Join(t.TempDir(), "cyclonedx"), `while [ "$1" != -output ]; do shift; done; echo '{"bomFormat":"CycloneDX"}' >"$2"`)
