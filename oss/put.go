@@ -54,6 +54,9 @@ type putting struct {
 	// damaged is the ETag of what an earlier request of this call stored, which is not
 	// what was sent; "" if none did.
 	damaged string
+	// overwrites says that the next request, and it alone, may replace an object though
+	// the options forbid it: that is the damaged one.
+	overwrites bool
 }
 
 func (p *putting) run(ctx context.Context) (Info, error) {
@@ -61,6 +64,8 @@ func (p *putting) run(ctx context.Context) (Info, error) {
 		return Info{}, p.view.client.failed(opPut, p.key, err, nil, nil)
 	}
 	for {
+		overwrote := p.overwrites
+		p.forbid()
 		resp, f := p.view.exchange(ctx, p.retrying, &request{op: opPut, method: http.MethodPut, key: p.key, header: p.header, body: p.body})
 		switch {
 		case f == nil:
@@ -77,14 +82,18 @@ func (p *putting) run(ctx context.Context) (Info, error) {
 				return Info{}, err
 			}
 			p.damaged = normalETag(resp.header.Get("ETag"))
+		case f.is(ErrExists) && p.damaged != "" && !overwrote:
+			again, err := p.overwriteDamaged(ctx, f)
+			if err != nil {
+				return Info{}, err
+			}
+			if again {
+				continue
+			}
+			fallthrough
 		case f.is(ErrExists) && p.ambiguous:
 			// An earlier request of this call may have stored it.
 			return p.ours(ctx, f)
-		case f.is(ErrExists) && p.damaged != "":
-			if err := p.overwriteDamaged(ctx, f); err != nil {
-				return Info{}, err
-			}
-			continue
 		}
 		if err := p.again(ctx, f); err != nil {
 			return Info{}, err
@@ -151,21 +160,36 @@ func (p *putting) ours(ctx context.Context, exists *failure) (Info, error) {
 	return info, nil
 }
 
-// overwriteDamaged lets the next request overwrite what an earlier one of this call has
-// stored damaged. It returns exists if somebody else has put something in its place.
-func (p *putting) overwriteDamaged(ctx context.Context, exists *failure) error {
+// forbid makes the next request refuse to replace an object, if the options say so and it is
+// not there to replace a damaged one.
+func (p *putting) forbid() {
+	if p.options.ForbidOverwrite {
+		p.header[forbidOverwrite] = strconv.FormatBool(true)
+	}
+	if p.overwrites {
+		delete(p.header, forbidOverwrite)
+	}
+	p.overwrites = false
+}
+
+// overwriteDamaged looks at what is in the way of this call. If it is what an earlier request has
+// stored damaged, or nothing any more, the next request is worth sending. If it is something
+// else, that is ours where an answer was lost, and otherwise somebody else's: exists is returned.
+func (p *putting) overwriteDamaged(ctx context.Context, exists *failure) (again bool, err error) {
 	info, err := p.view.head(ctx, p.as(opHead))
 	switch {
 	case errors.Is(err, ErrNotFound):
 		p.damaged = "" // what comes there now is not ours
-		return nil
+		return true, nil
 	case err != nil:
-		return fmt.Errorf("%w (looking whether it is ours: %w)", exists, err)
-	case info.ETag != p.damaged:
-		return exists
+		return false, fmt.Errorf("%w (looking whether it is ours: %w)", exists, err)
+	case info.ETag == p.damaged:
+		p.overwrites = true
+		return true, nil
+	case p.ambiguous:
+		return false, nil
 	}
-	delete(p.header, forbidOverwrite)
-	return nil
+	return false, exists
 }
 
 // identity returns what was stored, by the answer with the header h.

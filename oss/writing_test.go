@@ -353,6 +353,76 @@ func TestDamagedPutIsNotRepeatedOverSomebodyElsesObject(t *testing.T) {
 	})
 }
 
+// TestOnlyTheRequestAfterTheLookReplacesADamagedObject stores the first request damaged and lets
+// the one that replaces it fail in some way.
+func TestOnlyTheRequestAfterTheLookReplacesADamagedObject(t *testing.T) {
+	for name, row := range map[string]struct {
+		// before may answer a PUT after the first, of which forbids says whether it overwrites nothing.
+		before func(s *shelf, w http.ResponseWriter, forbids bool) bool
+		// lose is the number of the request whose answer is lost, 0 for none.
+		lose    int
+		want    error
+		content string
+		puts    int
+	}{
+		"it fails, and somebody else comes": {
+			before: func(s *shelf, w http.ResponseWriter, forbids bool) bool {
+				if forbids || string(s.content) != "nurs" {
+					return false
+				}
+				s.content = []byte("theirs")
+				refuse(w, 503, "ServiceUnavailable")
+				return true
+			},
+			want: ErrExists, content: "theirs", puts: 4,
+		},
+		"the bucket itself forbids it": {
+			before: func(_ *shelf, w http.ResponseWriter, forbids bool) bool {
+				if !forbids {
+					refuse(w, 409, "FileAlreadyExists")
+				}
+				return !forbids
+			},
+			want: ErrExists, content: "nurs", puts: 3,
+		},
+		"the answer before it was lost": {lose: 1, content: "ours", puts: 4},
+		"its answer is lost":            {lose: 2, content: "ours", puts: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &shelf{damage: func(taken int, content []byte) []byte {
+					if taken == 0 {
+						return flipped(content)
+					}
+					return content
+				}}
+				s.before = func(w http.ResponseWriter, r *http.Request, put int) bool {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					if put == 1 && row.lose == 1 {
+						abort() // before anything is looked at
+					}
+					return put > 0 && row.before != nil && row.before(s, w, r.Header.Get("X-Oss-Forbid-Overwrite") != "")
+				}
+				s.after = func(_ http.ResponseWriter, _ *http.Request, put int) bool {
+					if put == 2 && row.lose == 2 {
+						abort()
+					}
+					return false
+				}
+				b := newBubble(t, s.serve)
+				info, err := b.client.As(Upload).Put(t.Context(), "key", strings.NewReader("ours"), PutOptions{ForbidOverwrite: true})
+				if !errors.Is(err, row.want) || err == nil && info.CRC64 != CRC64([]byte("ours")) {
+					t.Errorf("Put = %+v, %v, want %v", info, err, row.want)
+				}
+				if string(s.content) != row.content || s.puts != row.puts {
+					t.Errorf("%q after %d requests, want %q after %d", s.content, s.puts, row.content, row.puts)
+				}
+			})
+		})
+	}
+}
+
 func TestPutTellsOfItsVersionThoughItWasReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{}
