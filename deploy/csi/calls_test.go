@@ -86,6 +86,20 @@ func TestCallsAreRepeatedAndComeInAnyOrder(t *testing.T) {
 	v.gone()
 }
 
+// A program that is missing for a moment is no volume that is missing.
+func TestNothingEndsWhileTheProgramIsMissing(t *testing.T) {
+	w := newWorld(t)
+	v := w.static("v")
+	w.must(v.stage())
+	w.must(os.Rename(w.path("pailfs"), w.path("away")))
+	if err := v.unstage(); grpcstatus.Code(err) == codes.OK || len(w.daemons()) != 1 {
+		t.Errorf("%v, and %d daemons", err, len(w.daemons()))
+	}
+	w.must(os.Rename(w.path("away"), w.path("pailfs")))
+	w.must(v.unstage())
+	v.gone()
+}
+
 func TestBadInputsAreRefusedInWords(t *testing.T) {
 	w := newWorld(t)
 	w.put("file", "content")

@@ -104,7 +104,7 @@ func (n *node) NodeUnstageVolume(ctx context.Context, r *spec.NodeUnstageVolumeR
 		return nil, err
 	}
 	err = n.with(ctx, r.GetVolumeId(), false, func(ctx context.Context, v *volume) error { return n.unstage(ctx, v, at) })
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, errNoVolume) {
 		err = nil // it was not staged, or all is done
 	}
 	return &spec.NodeUnstageVolumeResponse{}, err
@@ -144,7 +144,7 @@ func (n *node) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolumeR
 		}
 		return publish(at, to, r.GetReadonly())
 	})
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, errNoVolume) {
 		err = refuse(codes.FailedPrecondition, "the volume is not staged at %s: stage it first", at)
 	}
 	return &spec.NodePublishVolumeResponse{}, err
@@ -162,12 +162,18 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishVol
 		if err := unmountAll(to); err != nil {
 			return err
 		}
-		if d, err := v.daemon(); err == nil && d.Inline {
+		d, err := v.daemon()
+		switch {
+		case errors.Is(err, errNoVolume):
+			return nil
+		case err != nil:
+			return err
+		case d.Inline:
 			return n.unstage(ctx, v, d.At)
 		}
 		return nil
 	})
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, errNoVolume) {
 		err = unmountAll(to)
 	}
 	return &spec.NodeUnpublishVolumeResponse{}, err

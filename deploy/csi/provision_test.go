@@ -40,6 +40,11 @@ func TestVolumesAreProvisionedOnceAndRefusedInWords(t *testing.T) {
 		"a parameter":    {func(r *spec.CreateVolumeRequest) { r.Parameters["path"] = "/" }, codes.InvalidArgument},
 		"a bad onDelete": {func(r *spec.CreateVolumeRequest) { r.Parameters[attrOnDelete] = "Delete" }, codes.InvalidArgument},
 		"a bad endpoint": {func(r *spec.CreateVolumeRequest) { r.Parameters[attrEndpoint] = "ftp://x" }, codes.InvalidArgument},
+		"a word as host": {func(r *spec.CreateVolumeRequest) { r.Parameters[attrEndpoint] = "https://minio" }, codes.InvalidArgument},
+		"a query":        {func(r *spec.CreateVolumeRequest) { r.Parameters[attrEndpoint] += "?a=b" }, codes.InvalidArgument},
+		"an empty part":  {func(r *spec.CreateVolumeRequest) { r.Parameters[attrSource] += "//x" }, codes.InvalidArgument},
+		"a way up":       {func(r *spec.CreateVolumeRequest) { r.Parameters[attrSource] += "/../x" }, codes.InvalidArgument},
+		"a bad region":   {func(r *spec.CreateVolumeRequest) { r.Parameters[attrRegion] = "a/b" }, codes.InvalidArgument},
 		"a source":       {func(r *spec.CreateVolumeRequest) { r.VolumeContentSource = &spec.VolumeContentSource{} }, codes.InvalidArgument},
 		"a long prefix":  {func(r *spec.CreateVolumeRequest) { r.Parameters[attrSource] += strings.Repeat("/deep", 30) }, codes.InvalidArgument},
 		"a capacity": {func(r *spec.CreateVolumeRequest) {
@@ -119,6 +124,8 @@ func TestIDsSayWhereAVolumeIs(t *testing.T) {
 		"cn-hangzhou-internal@cn-hangzhou/bucket/team/a/pvc-1": {"https://oss-cn-hangzhou-internal.aliyuncs.com", "cn-hangzhou", "bucket", "team/a/", "pvc-1"},
 		"oss.example.com/bucket/pvc-1":                         {"https://oss.example.com", "", "bucket", "", "pvc-1"},
 		"http+127.0.0.1:80/bucket/pvc-1":                       {"http://127.0.0.1:80", "", "bucket", "", "pvc-1"},
+		"http+minio/bucket/pvc-1":                              {"http://minio", "", "bucket", "", "pvc-1"},
+		"minio:443@here/bucket/pvc-1":                          {"https://minio:443", "here", "bucket", "", "pvc-1"},
 	} {
 		if got, err := p.id(); got != id || err != nil {
 			t.Errorf("%v: %q, %v, want %q", p, got, err, id)

@@ -19,7 +19,7 @@ func (n *node) stage(ctx context.Context, v *volume, d daemon, keys []byte) erro
 	}
 	before, err := v.daemon()
 	noted := err == nil
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil && !errors.Is(err, errNoVolume) {
 		return err
 	}
 	m := t.at(d.At)
@@ -89,7 +89,7 @@ func stuckAt(at string) error {
 func (n *node) unstage(ctx context.Context, v *volume, at string) error {
 	d, err := v.daemon()
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, errNoVolume):
 		d.At = at
 	case err != nil:
 		return err

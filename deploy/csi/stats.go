@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 func (n *node) find(id string) (daemon, error) {
 	v := &volume{dir: filepath.Join(n.cfg.RunDir, digest(id))}
 	d, err := v.daemon()
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, errNoVolume) {
 		return d, refuse(codes.NotFound, "the volume %q is not on this node", id)
 	}
 	return d, err

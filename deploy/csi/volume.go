@@ -73,7 +73,7 @@ func digest(parts ...string) string {
 }
 
 // openVolume takes hold of a volume's directory, and makes it if it is not there and create says so; else it returns
-// [os.ErrNotExist]. It waits until ctx ends for calls that hold it.
+// [errNoVolume]. It waits until ctx ends for calls that hold it.
 func openVolume(ctx context.Context, run, id string, create bool) (*volume, error) {
 	v := &volume{dir: filepath.Join(run, digest(id))}
 	for {
@@ -99,6 +99,8 @@ func (v *volume) tryLock(create bool) (bool, error) {
 	f, err := os.Open(v.dir)
 	if create && errors.Is(err, os.ErrNotExist) {
 		return false, nil // who held it removed it
+	} else if errors.Is(err, os.ErrNotExist) {
+		return false, errNoVolume
 	} else if err != nil {
 		return false, err
 	}
@@ -124,11 +126,17 @@ func (v *volume) close() { _ = v.lock.Close() }
 
 func (v *volume) path(name string) string { return filepath.Join(v.dir, name) }
 
-// daemon returns how the daemon was started last, or [os.ErrNotExist].
+// errNoVolume means that nothing is known of a volume on this node. No other thing that is missing, such as the program
+// pailfs, is taken for it.
+var errNoVolume = errors.New("the volume is not on this node")
+
+// daemon returns how the daemon was started last, or [errNoVolume].
 func (v *volume) daemon() (daemon, error) {
 	var d daemon
 	text, err := os.ReadFile(v.path("daemon.json"))
-	if err != nil {
+	if errors.Is(err, os.ErrNotExist) {
+		return d, errNoVolume
+	} else if err != nil {
 		return d, err
 	}
 	if err := json.Unmarshal(text, &d); err != nil {

@@ -30,15 +30,17 @@ const maxID = 128
 // aliyun are the addresses of the service, which ids have in short.
 var aliyun = regexp.MustCompile(`^https://oss-([a-z0-9-]+)\.aliyuncs\.com$`)
 
-// id returns the volume's id: ENDPOINT[@REGION]/BUCKET/PREFIX, where cn-hangzhou-internal is
-// https://oss-cn-hangzhou-internal.aliyuncs.com, another host is one with https, and http+ stands before one without.
+// id returns the volume's id, of which [parseID] makes the same place, or refuses: ENDPOINT[@REGION]/BUCKET/PREFIX, where
+// cn-hangzhou-internal is https://oss-cn-hangzhou-internal.aliyuncs.com, another host is one with https, and http+ stands
+// before one without.
 func (p place) id() (string, error) {
 	endpoint := p.Endpoint
 	if !strings.Contains(endpoint, "://") {
 		endpoint = "https://" + endpoint
 	}
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.Scheme != "https" && u.Scheme != "http" {
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" ||
+		u.Scheme != "https" && u.Scheme != "http" {
 		return "", fmt.Errorf("attribute %s is %q: give one such as https://oss-cn-hangzhou-internal.aliyuncs.com", attrEndpoint, p.Endpoint)
 	}
 	short := u.Host
@@ -46,11 +48,23 @@ func (p place) id() (string, error) {
 		short = m[1]
 	} else if u.Scheme == "http" {
 		short = "http+" + u.Host
+	} else if !strings.ContainsAny(short, ".:") {
+		// It would read as a region of the service.
+		return "", fmt.Errorf("attribute %s is %q, a host without a dot: give its port as well, such as https://%s:443", attrEndpoint, p.Endpoint, u.Host)
+	}
+	if strings.ContainsAny(p.Region, "@/") {
+		return "", fmt.Errorf("attribute %s is %q: give one such as cn-hangzhou", attrRegion, p.Region)
 	}
 	if p.Region != "" {
 		short += "@" + p.Region
 	}
-	id := short + "/" + p.Bucket + "/" + p.Base + p.Name
+	path := p.Bucket + "/" + p.Base + p.Name
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "" || part == "." || part == ".." {
+			return "", fmt.Errorf("attribute %s has the part %q between slashes: give a prefix such as oss://bucket/team/data", attrSource, part)
+		}
+	}
+	id := short + "/" + path
 	if len(id) > maxID {
 		return "", fmt.Errorf("the volume's id would have %d bytes, and %d are allowed: provision below a shorter prefix of %s", len(id), maxID, attrSource)
 	}
