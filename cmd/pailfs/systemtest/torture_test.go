@@ -71,13 +71,9 @@ func runRound(t *testing.T, kind string, seed uint64) {
 	_, _ = h.Write([]byte(kind)) // a hash takes everything
 	r := &round{t: t, w: newWorld(t), seed: seed, rng: rand.New(rand.NewPCG(seed, h.Sum64()))}
 	defer r.tell(kind)
-	defer r.watch(roundLimit + soakTime()).Stop()
+	defer r.watch(torture.Limit(kind, soakTime())).Stop()
 	kinds[kind](r)
 }
-
-// roundLimit is how long a round may take before it counts as hanging. Nothing is asserted
-// on time.
-const roundLimit = 3 * patience
 
 // watch ends a round that hangs: it shows what every goroutine does, here and in the daemons,
 // and takes the mount away from who waits for it.

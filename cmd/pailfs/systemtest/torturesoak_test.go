@@ -88,8 +88,12 @@ func soakTime() time.Duration {
 	return d
 }
 
+// leastParts is how many parts a soak has at least: a drift has a beginning, a middle and an end.
+const leastParts = 3
+
 // soak: a mixed load, after each part of which the daemon is left alone, the kernel's caches are
-// dropped, and what the daemon takes up is noted. It does not grow.
+// dropped, and what the daemon takes up is noted. It does not grow. How long it takes until all is
+// published counts as well: it has fewer parts where that takes long.
 func (r *round) soak() {
 	w := r.w
 	disk := newDisk(r.t, "ext4", 2048)
@@ -97,9 +101,9 @@ func (r *round) soak() {
 	data := w.add("data", someSizes(r.rng, 80, 1, 4<<20)...)
 	d := w.mount("--metadata-ttl=1s", "--cache-size=200MiB")
 	began := time.Now()
-	parts := max(6, int(soakTime()/(10*time.Minute)))
+	each := soakTime() / time.Duration(max(6, int(soakTime()/(10*time.Minute))))
 	var done string
-	for part := range parts {
+	for part := 0; part < leastParts || time.Since(began) < soakTime(); part++ {
 		l := newLoad(w)
 		l.prefix, l.steady = fmt.Sprint("part", part, "-"), true
 		r.fill(l)
@@ -107,7 +111,7 @@ func (r *round) soak() {
 		j := w.job(r.rng)
 		j.Files, j.Readers = data, 3
 		readers := j.start(r.t)
-		time.Sleep(soakTime() / time.Duration(parts))
+		time.Sleep(each)
 		readers.tell()
 		l.end()
 		readers.wait(d).sound(r.t, "soaking")

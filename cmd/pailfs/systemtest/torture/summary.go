@@ -5,39 +5,59 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Marker begins what is written by hand in a summary, and kept when it is made anew.
 const Marker = "<!-- What follows is written by hand. -->"
 
-// Summary is a page about results. Before is the page that it takes the place of, whose part
-// below Marker it keeps.
-func Summary(all []Result, before string) string {
+// The headings of the parts of a summary.
+const (
+	title         = "What torture was survived"
+	failedHeading = "What failed"
+	soaksHeading  = "Soaks"
+)
+
+// Summary is a page about results. Before is the page that it takes the place of: its rows of
+// which not all results are given stay as they are, and so does what is below Marker. It fails
+// if before has a table that it would not have written.
+func Summary(all []Result, before string) (string, error) {
+	p, err := readPage(before)
+	if err != nil {
+		return "", err
+	}
+	p, all = p.without(last(all))
+	p.add(all)
 	var b strings.Builder
-	b.WriteString("# What torture was survived\n\n")
+	b.WriteString("# " + title + "\n\n")
 	b.WriteString("Rendered by `make torture-sum FILES=…` from the results of `make torture`; a round is repeated by its seed. The\n")
-	b.WriteString("last result of a kind and seed on a commit counts.\n\n")
-	all = last(all)
+	b.WriteString("last result of a kind and seed on a commit counts. A row of which the results are not in FILES stays as it was.\n\n")
 	b.WriteString("| kind | what | rounds | kills | power losses | pending | failed | hours | seeds | commits | dates |\n")
 	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|---|---|---|\n")
-	for _, kind := range Kinds() {
-		of := slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return r.Kind != kind.Name })
-		if len(of) > 0 {
-			b.WriteString(row(kind.Name, kind.What, of))
-		}
+	for _, r := range p.rows {
+		b.WriteString(r.String())
 	}
-	if len(all) > 0 {
-		b.WriteString(row("all", "", all))
+	if len(p.rows) > 0 {
+		b.WriteString(sum(p.rows).String())
 	}
 	b.WriteString("\n\"Pending\" are rounds in which the bucket lacked something acknowledged when the daemon was killed or the power lost.\n")
-	b.WriteString(failures(all))
-	b.WriteString(soaks(all))
+	if len(p.failures) > 0 {
+		b.WriteString("\n## " + failedHeading + "\n\n| kind | seed | commit | repeated by | what |\n|---|--:|---|---|---|\n")
+		for _, f := range p.failures {
+			b.WriteString(line(f.cells...))
+		}
+	}
+	if len(p.samples) > 0 {
+		b.WriteString("\n## " + soaksHeading + "\n\n| seed | commit | sample | after | resident | descriptors | goroutines | disk | inodes of the disk | inodes known |\n" +
+			"|--:|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+		for _, s := range p.samples {
+			b.WriteString(line(s.cells...))
+		}
+	}
 	b.WriteString("\n" + Marker + "\n")
 	if _, notes, ok := strings.Cut(before, Marker+"\n"); ok {
 		b.WriteString(notes)
 	}
-	return b.String()
+	return b.String(), nil
 }
 
 // last returns the last result of each kind, seed and commit, in order.
@@ -63,41 +83,65 @@ func last(all []Result) []Result {
 	return kept
 }
 
-func row(name, what string, of []Result) string {
-	kills, losses, pending, failed, seconds := 0, 0, 0, 0, 0.0
-	var seeds []uint64
-	var commits, dates []string
-	for _, r := range of {
-		kills += r.Report.Kills
-		losses += r.Report.PowerLosses
-		if r.Report.Pending {
-			pending++
-		}
+// add adds results, with a row for each kind and commit, and puts everything in order.
+func (p *page) add(all []Result) {
+	type id struct{ kind, commit string }
+	of := map[id][]Result{}
+	for _, r := range all {
+		of[id{r.Kind, r.Commit}] = append(of[id{r.Kind, r.Commit}], r)
 		if !r.OK {
-			failed++
+			p.failures = append(p.failures, failure{kind: r.Kind, commit: r.Commit, seed: r.Seed, cells: []string{
+				r.Kind, fmt.Sprint(r.Seed), r.Commit, "`" + r.Repeat() + "`", oneLine(r.Failure),
+			}})
 		}
-		seconds += r.Seconds
-		seeds = append(seeds, r.Seed)
-		commits = append(commits, r.Commit)
-		dates = append(dates, r.Began.UTC().Format(time.DateOnly))
+		p.samples = append(p.samples, samplesOf(r)...)
 	}
-	these := ranges(seeds)
-	if name == "all" {
-		these = ""
+	for at, results := range of {
+		p.rows = append(p.rows, rowOf(at.kind, results))
 	}
-	return fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d | %.2f | %s | %s | %s |\n", name, what, len(of), kills, losses, pending, failed,
-		seconds/3600, these, strings.Join(distinct(commits), ", "), strings.Join(distinct(dates), ", "))
+	slices.SortFunc(p.rows, func(a, b row) int {
+		return cmp.Or(order(a.kind, b.kind), slices.Compare(a.dates, b.dates), slices.Compare(a.commits, b.commits), slices.Compare(a.seeds, b.seeds))
+	})
+	slices.SortStableFunc(p.failures, func(a, b failure) int {
+		return cmp.Or(order(a.kind, b.kind), cmp.Compare(a.seed, b.seed), cmp.Compare(a.commit, b.commit))
+	})
+	slices.SortStableFunc(p.samples, func(a, b sample) int {
+		return cmp.Or(cmp.Compare(a.seed, b.seed), cmp.Compare(a.commit, b.commit))
+	})
 }
 
-func distinct(all []string) []string {
+// order compares kinds by the order in which they are told.
+func order(a, b string) int {
+	at := func(name string) int {
+		return slices.IndexFunc(Kinds(), func(k Kind) bool { return k.Name == name })
+	}
+	return cmp.Compare(at(a), at(b))
+}
+
+// samplesOf shows the beginning, the middle and the end of a soak.
+func samplesOf(r Result) []sample {
+	s := r.Report.Samples
+	if len(s) < 3 {
+		return nil
+	}
+	var shown []sample
+	for i, at := range []Sample{s[0], s[len(s)/2], s[len(s)-1]} {
+		shown = append(shown, sample{commit: r.Commit, seed: r.Seed, cells: []string{
+			fmt.Sprint(r.Seed), r.Commit, []string{"start", "middle", "end"}[i], fmt.Sprintf("%.0f min", at.After/60),
+			fmt.Sprintf("%d MiB", at.Resident>>20), fmt.Sprint(at.Descriptors), fmt.Sprint(at.Goroutines),
+			fmt.Sprintf("%d MiB", at.DiskBytes>>20), fmt.Sprint(at.DiskInodes), fmt.Sprint(at.Inodes),
+		}})
+	}
+	return shown
+}
+
+func distinct[T cmp.Ordered](all []T) []T {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// ranges writes numbers as ranges.
+// ranges writes numbers, sorted and each once, as ranges.
 func ranges(seeds []uint64) string {
-	slices.Sort(seeds)
-	seeds = slices.Compact(seeds)
 	var parts []string
 	for i := 0; i < len(seeds); {
 		end := i
@@ -114,20 +158,6 @@ func ranges(seeds []uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// failures lists what failed.
-func failures(all []Result) string {
-	var b strings.Builder
-	for _, r := range all {
-		if !r.OK {
-			fmt.Fprintf(&b, "| %s | %d | %s | `%s` | %s |\n", r.Kind, r.Seed, r.Commit, r.Repeat(), oneLine(r.Failure))
-		}
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n## What failed\n\n| kind | seed | commit | repeated by | what |\n|---|--:|---|---|---|\n" + b.String()
-}
-
 // oneLine makes a text fit into a cell.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
@@ -135,24 +165,4 @@ func oneLine(s string) string {
 		s = strings.ToValidUTF8(s[:300], "") + " …"
 	}
 	return strings.ReplaceAll(s, "|", "\\|")
-}
-
-// soaks shows the beginning, the middle and the end of each soak.
-func soaks(all []Result) string {
-	var b strings.Builder
-	for _, r := range all {
-		s := r.Report.Samples
-		if len(s) < 3 {
-			continue
-		}
-		for i, at := range []Sample{s[0], s[len(s)/2], s[len(s)-1]} {
-			fmt.Fprintf(&b, "| %d | %s | %.0f min | %d MiB | %d | %d | %d MiB | %d | %d |\n", r.Seed, []string{"start", "middle", "end"}[i],
-				at.After/60, at.Resident>>20, at.Descriptors, at.Goroutines, at.DiskBytes>>20, at.DiskInodes, at.Inodes)
-		}
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n## Soaks\n\n| seed | sample | after | resident | descriptors | goroutines | disk | inodes of the disk | inodes known |\n" +
-		"|--:|---|--:|--:|--:|--:|--:|--:|--:|\n" + b.String()
 }

@@ -61,6 +61,17 @@ const (
 	EnvProgram = "PAILFS_SYSTEMTEST_PROGRAM"
 )
 
+// Limit is how long a round may take before it counts as hanging, if a soak lasts so long. A soak of
+// two hours has three: on a machine that does much else, what its last load wrote takes long to
+// be published. Nothing is asserted on time.
+func Limit(kind string, soak time.Duration) time.Duration {
+	const short = 9 * time.Minute
+	if kind != Soak {
+		return short
+	}
+	return short + soak*3/2
+}
+
 // Report is what a round tells of itself.
 type Report struct {
 	// What happened.

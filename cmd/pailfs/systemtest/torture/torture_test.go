@@ -3,6 +3,7 @@ package torture
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,10 @@ func TestPartsAddUp(t *testing.T) {
 		all = append(all, part...)
 		_ = in.Close() // it was read
 	}
-	got := Summary(all, "# old\n"+Marker+"\nNotes.\n")
+	got, err := Summary(all, "# old\n"+Marker+"\nNotes.\n")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{
 		"| 6 | 12 | 0 | 3 | 1 | 1.00 | 1-6 | abc | 2026-11-23 |",
 		"| kills | 6 | abc | `make torture KINDS=kills SEEDS=6-6` | a byte \\| is wrong |",
@@ -68,8 +72,12 @@ func TestSoaksShowStartMiddleAndEnd(t *testing.T) {
 	for i := range 5 {
 		r.Report.Samples = append(r.Report.Samples, Sample{After: float64(i * 600), Resident: int64(i) << 20})
 	}
-	got := Summary([]Result{r}, "")
-	for _, want := range []string{"| start | 0 min | 0 MiB |", "| middle | 20 min | 2 MiB |", "| end | 40 min | 4 MiB |"} {
+	r.Kind, r.Commit = Soak, "abc"
+	got, err := Summary([]Result{r}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| 0 | abc | start | 0 min | 0 MiB |", "| middle | 20 min | 2 MiB |", "| end | 40 min | 4 MiB |"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
@@ -77,7 +85,100 @@ func TestSoaksShowStartMiddleAndEnd(t *testing.T) {
 }
 
 func TestRangesOfSeeds(t *testing.T) {
-	if got := ranges([]uint64{7, 1, 2, 3, 5, 9, 8, 2}); got != "1-3, 5, 7-9" {
+	if got := ranges(distinct([]uint64{7, 1, 2, 3, 5, 9, 8, 2})); got != "1-3, 5, 7-9" {
+		t.Error(got)
+	}
+}
+
+// summary is Summary of a page that can be read.
+func summary(t *testing.T, all []Result, before string) string {
+	t.Helper()
+	page, err := Summary(all, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+// someRounds returns results of the seeds from..to, of which the first failed.
+func someRounds(kind, commit string, from, to uint64) (all []Result) {
+	for seed := from; seed <= to; seed++ {
+		r := Result{Kind: kind, Seed: seed, OK: seed != from, Seconds: 36, Began: time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC), Commit: commit, Report: Report{Kills: 1}}
+		if !r.OK {
+			r.Failure = "a | b"
+		}
+		if kind == Soak {
+			r.Report.Samples = make([]Sample, 3)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestRowsOfWhichTheResultsAreGoneStay(t *testing.T) {
+	page := summary(t, slices.Concat(someRounds(Kills, "old", 1, 100), someRounds(Power, "old", 1, 10), someRounds(Soak, "old", 1, 1)), Marker+"\nNotes.\n")
+	page = summary(t, someRounds(Kills, "new", 1, 5), page)
+	page = summary(t, someRounds(Kills, "new", 1, 7), page)
+	for _, want := range []string{
+		"| 100 | 100 | 0 | 0 | 1 | 1.00 | 1-100 | old |",
+		"| 10 | 10 | 0 | 0 | 1 | 0.10 | 1-10 | old |",
+		"| 7 | 7 | 0 | 0 | 1 | 0.07 | 1-7 | new |",
+		"| all |  | 118 | 118 | 0 | 0 | 4 | 1.18 |  | new, old |",
+		"| power | 1 | old | `make torture KINDS=power SEEDS=1-1` | a \\| b |",
+		"| 1 | old | middle |",
+		Marker + "\nNotes.\n",
+	} {
+		if strings.Count(page, want) != 1 {
+			t.Errorf("%q is not once in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "1-5 |") {
+		t.Error("what is told anew is there twice")
+	}
+	if again := summary(t, nil, page); again != page {
+		t.Errorf("without results it became\n%s", again)
+	}
+}
+
+func TestARoundIsCountedOnce(t *testing.T) {
+	page := summary(t, someRounds(Kills, "x", 1, 100), "")
+	// Of the first seeds the results are gone: their row stays, and has counted two of these.
+	page = summary(t, someRounds(Kills, "x", 99, 110), page)
+	for _, want := range []string{"| 100 | 100 | 0 | 0 | 1 | 1.00 | 1-100 | x |", "| 10 | 10 | 0 | 0 | 0 | 0.10 | 101-110 | x |", "| all |  | 110 |"} {
+		if strings.Count(page, want) != 1 {
+			t.Errorf("%q is not once in\n%s", want, page)
+		}
+	}
+	// All are there again.
+	page = summary(t, someRounds(Kills, "x", 1, 110), page)
+	if !strings.Contains(page, "| 1-110 | x |") || !strings.Contains(page, "| all |  | 110 |") {
+		t.Errorf("it is\n%s", page)
+	}
+}
+
+func TestATableThatIsNotUnderstoodIsRefused(t *testing.T) {
+	page := summary(t, someRounds(Kills, "x", 1, 2), "")
+	for _, bad := range []string{
+		strings.Replace(page, "| 1-2 |", "| 1 to 2 |", 1),
+		strings.Replace(page, "| 1-2 |", "| 2-1 |", 1),
+		strings.Replace(page, "| 1-2 | x |", "| 1-2 |", 1),
+		strings.Replace(page, "| kills | kill", "| kill | kill", 1),
+		strings.Replace(page, "| kills | 1 |", "| kills | one |", 1),
+	} {
+		if bad == page {
+			t.Fatal("nothing was replaced")
+		}
+		if got, err := Summary(nil, bad); err == nil {
+			t.Errorf("it was accepted:\n%s\nand became\n%s", bad, got)
+		}
+	}
+}
+
+func TestASoakOfTwoHoursHasThree(t *testing.T) {
+	if got := Limit(Soak, 2*time.Hour); got < 3*time.Hour {
+		t.Error(got)
+	}
+	if got := Limit(Kills, 2*time.Hour); got > 10*time.Minute {
 		t.Error(got)
 	}
 }

@@ -80,7 +80,11 @@ func summarize(page string, files []string) error {
 	if err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("read summary: %w", err)
 	}
-	return os.WriteFile(page, []byte(torture.Summary(all, string(before))), 0o644)
+	text, err := torture.Summary(all, string(before))
+	if err != nil {
+		return fmt.Errorf("page %q: %w", page, err)
+	}
+	return os.WriteFile(page, []byte(text), 0o644)
 }
 
 // part is some rounds of one kind.
@@ -162,9 +166,9 @@ func (r runner) all(ctx context.Context, parts []part) error {
 // logs is where the logs of rounds that failed are.
 func (r runner) logs() string { return strings.TrimSuffix(r.results, ".jsonl") + ".logs" }
 
-// hangs is after how much time beyond that of a soak a round is made to show its stacks: the round
+// hangs is after how much time beyond torture.Limit a round is made to show its stacks: the round
 // itself should have noticed before.
-const hangs = 20 * time.Minute
+const hangs = 10 * time.Minute
 
 // round runs one.
 func (r runner) round(ctx context.Context, kind string, seed uint64) (torture.Result, error) {
@@ -175,7 +179,7 @@ func (r runner) round(ctx context.Context, kind string, seed uint64) (torture.Re
 	}
 	defer os.RemoveAll(dir)
 	report := filepath.Join(dir, "report")
-	ctx, cancel := context.WithTimeout(ctx, hangs+r.soak)
+	ctx, cancel := context.WithTimeout(ctx, hangs+torture.Limit(kind, r.soak))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.tests, "-test.run=^TestTorture$", "-test.v", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), torture.EnvKind+"="+kind, fmt.Sprintf("%s=%d", torture.EnvSeed, seed), torture.EnvReport+"="+report,
