@@ -18,13 +18,19 @@ type directory struct {
 	// many leading bytes the first and the last item of a page had in common then.
 	large     bool
 	pageShare int
+	// pageItems is how many items a page had that was not the last.
+	pageItems int
+	// scout asks for pages ahead of readers, once one has waited for a second page;
+	// readers counts those who wait.
+	scout   *scout
+	readers int
 	// wholeUntil is the time until which the runs tell everything, or zero.
 	wholeUntil time.Time
 }
 
 // directoryOverhead is what a directory costs beside its runs, in bytes,
 // roughly.
-const directoryOverhead = 512
+const directoryOverhead = 576
 
 // find returns the run that covers item and was asked for after the time since,
 // or nil.

@@ -29,26 +29,41 @@ type flight struct {
 	waiters int
 	ahead   bool
 	cancel  context.CancelFunc
+	// promote makes the request of a flight ahead as urgent as any that is waited for.
+	promote func()
+	// scout is who sent it out, or nil.
+	scout *scout
 	// forgotten says that the answer may be older than a call of Forget, so that
 	// only those who waited before it may have it.
 	forgotten bool
 }
 
-// join returns a flight that begins at the item start, or at an earlier one and
-// is likely to reach want: one that is under way, else a new one. The caller
-// must wait for it. l.mu must be held.
-func (l *Live) join(d *directory, start, want string, now time.Time, nearby bool) (*flight, error) {
-	if f := d.flights[start]; f != nil && f.sent.Add(l.cfg.TTL).After(now) {
-		f.waiters++
-		return f, nil
+// join returns a flight that begins at the item start: one that is under way, else
+// instead, if that is not nil, else a new one. The caller must wait for it. l.mu must be
+// held.
+func (l *Live) join(d *directory, start string, now time.Time, instead *flight) (*flight, error) {
+	found := d.flights[start]
+	if found == nil {
+		found = instead
 	}
-	if nearby {
-		if f := d.nearest(want); f != nil && f.sent.Add(l.cfg.TTL).After(now) {
-			f.waiters++
-			return f, nil
+	if found == nil || !found.sent.Add(l.cfg.TTL).After(now) {
+		return l.launch(d, start, false)
+	}
+	found.waiters++
+	found.promote()
+	return found, nil
+}
+
+// expected returns the flight of a scout that will probably tell of want: the last one
+// that begins before. It was sent to where the page before it still reaches.
+func (d *directory) expected(want string) *flight {
+	var best *flight
+	for _, f := range d.flights {
+		if f.scout != nil && f.start <= want && (best == nil || f.start > best.start) {
+			best = f
 		}
 	}
-	return l.launch(d, start, false)
+	return best
 }
 
 // nearest returns the flight that begins closest before want, if it is likely to
@@ -74,12 +89,20 @@ func (l *Live) launch(d *directory, start string, ahead bool) (*flight, error) {
 		return nil, fs.ErrClosed
 	}
 	ctx, cancel := context.WithCancel(l.root)
-	f := &flight{start: start, sent: time.Now(), done: make(chan struct{}), waiters: 1, ahead: ahead, cancel: cancel}
+	ctx, promote := oss.WithPromotion(ctx)
+	f := &flight{start: start, sent: time.Now(), done: make(chan struct{}), waiters: 1, ahead: ahead, cancel: cancel, promote: promote}
 	d.flights[start] = f
+	from := oss.Lister(l.source)
+	if ahead {
+		from = l.cfg.Ahead
+	}
+	if d.scout != nil {
+		d.scout.asked++
+	}
 	token := d.tokenAt(start, f.sent.Add(-l.cfg.TTL))
 	l.running.Go(func() {
 		defer cancel()
-		l.fly(ctx, d.prefix, f, token)
+		l.fly(ctx, from, d.prefix, f, token)
 	})
 	return f, nil
 }
@@ -108,11 +131,11 @@ func (l *Live) wait(ctx context.Context, d *directory, f *flight) (*run, error) 
 }
 
 // fly asks for a page and remembers what it tells.
-func (l *Live) fly(ctx context.Context, prefix string, f *flight, token string) {
-	run, large, err := l.list(ctx, prefix, f.start, token)
+func (l *Live) fly(ctx context.Context, from oss.Lister, prefix string, f *flight, token string) {
+	run, large, err := l.list(ctx, from, prefix, f.start, token)
 	if errors.Is(err, oss.ErrInvalid) && token != "" {
 		// Tokens are the server's own, and may not live as long as ours.
-		run, large, err = l.list(ctx, prefix, f.start, "")
+		run, large, err = l.list(ctx, from, prefix, f.start, "")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,6 +148,7 @@ func (l *Live) fly(ctx context.Context, prefix string, f *flight, token string) 
 	if d.flights[f.start] == f {
 		delete(d.flights, f.start)
 	}
+	defer l.landed(d, f)
 	if err != nil {
 		l.metrics.failures.Inc()
 		if f.ahead && f.waiters == 1 && l.root.Err() == nil {
@@ -138,6 +162,7 @@ func (l *Live) fly(ctx context.Context, prefix string, f *flight, token string) 
 		d.large = true
 		if n := run.len(); n > 1 {
 			d.pageShare = share(run.item(0), run.item(n-1))
+			d.pageItems = max(d.pageItems, n)
 		}
 	} else if run.lo == "" {
 		d.large = false
@@ -151,7 +176,7 @@ func (l *Live) fly(ctx context.Context, prefix string, f *flight, token string) 
 
 // list asks for pages from start on until one tells of it. large says that the
 // listing goes on after them.
-func (l *Live) list(ctx context.Context, prefix, start, token string) (r *run, large bool, err error) {
+func (l *Live) list(ctx context.Context, from oss.Lister, prefix, start, token string) (r *run, large bool, err error) {
 	r = &run{lo: start, sent: time.Now()}
 	r.used.Store(r.sent.UnixNano())
 	reader := pageReader{prefix: prefix, mounted: l.cfg.Prefix, start: start, problems: l.problems}
@@ -161,7 +186,7 @@ func (l *Live) list(ctx context.Context, prefix, start, token string) (r *run, l
 	}
 	for {
 		began := time.Now()
-		page, err := l.source.List(ctx, request)
+		page, err := from.List(ctx, request)
 		l.metrics.duration.Observe(time.Since(began).Seconds())
 		if err != nil {
 			return nil, false, fmt.Errorf("list directory %q: %w", prefix, err)

@@ -35,6 +35,10 @@ type LiveConfig struct {
 	// MaxBytes bounds the memory of remembered names; what was not used for longest
 	// goes first. Zero means 128 MiB, which is room for two to three million names.
 	MaxBytes int64
+	// Ahead is asked for the pages of a directory that its reader has not come to, nil
+	// for the source of all others. A request that a reader comes to wait for is promoted:
+	// see [oss.WithPromotion].
+	Ahead oss.Lister
 }
 
 // withDefaults returns cfg with its zero fields set, or says what is wrong.
@@ -105,6 +109,9 @@ func NewLive(cfg LiveConfig, b Source, reg prometheus.Registerer, log *slog.Logg
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure names: %w", err)
+	}
+	if cfg.Ahead == nil {
+		cfg.Ahead = b
 	}
 	l := &Live{cfg: cfg, source: b, log: log, problems: newProblems()}
 	l.metrics, err = newMetrics(reg, func() float64 { return float64(l.problems.count()) })
@@ -178,7 +185,11 @@ func (l *Live) ask(ctx context.Context, v *view, name, component string, beside 
 		}
 		// Twice at most a page is tried that only probably tells: the directory's
 		// first one, and one that others asked for. After that it is our own.
-		f, err := l.join(v.d, start, a.want, v.now, attempt < 2)
+		var instead *flight
+		if attempt < 2 {
+			instead = v.d.nearest(a.want)
+		}
+		f, err := l.join(v.d, start, v.now, instead)
 		l.mu.Unlock()
 		if err != nil {
 			return answer{}, err
@@ -201,7 +212,7 @@ func (l *Live) take(ctx context.Context, v *view, f *flight) error {
 
 // ReadDir implements [Tree]. The order is that of the keys.
 //
-// Entries come page by page; while one page is read the next is asked for. What
+// Entries come page by page; pages that follow are asked for ahead, see scout. What
 // appears, disappears or changes its kind meanwhile may or may not be seen, but
 // no name comes twice and none that stays is left out. limit must be positive.
 func (l *Live) ReadDir(ctx context.Context, dir, after string, limit int) ([]Entry, Validity, error) {
@@ -244,9 +255,7 @@ func (l *Live) askMore(ctx context.Context, v *view, p position, limit int) (lis
 		found := v.read(p.clone(), limit)
 		if v.enough(&found) {
 			if found.isAhead {
-				// It can only fail to begin because l is closed, which the reader will
-				// see.
-				_, _ = l.launch(v.d, found.ahead, true)
+				l.lookAhead(v.d, found.ahead)
 			}
 			l.sweep(v.d)
 			l.mu.Unlock()
@@ -262,15 +271,39 @@ func (l *Live) askMore(ctx context.Context, v *view, p position, limit int) (lis
 		default:
 			edges++
 		}
-		f, err := l.join(v.d, start, start, v.now, false)
+		f, err := l.join(v.d, start, v.now, v.d.expected(start))
+		if err != nil {
+			l.mu.Unlock()
+			return listing{}, err
+		}
+		d := v.d
+		d.readers++
+		if start != "" {
+			l.scout(d, start)
+		}
+		l.mu.Unlock()
+		err = l.take(ctx, v, f)
+		l.mu.Lock()
+		d.readers--
 		l.mu.Unlock()
 		if err != nil {
 			return listing{}, err
 		}
-		if err := l.take(ctx, v, f); err != nil {
-			return listing{}, err
+	}
+}
+
+// lookAhead asks for what a reader will want next, from the item start on. l.mu must be
+// held.
+func (l *Live) lookAhead(d *directory, start string) {
+	if d.scout != nil {
+		d.scout.from = start
+		l.nextRound(d)
+		if d.scout.out > 0 {
+			return
 		}
 	}
+	// It can only fail to begin because l is closed, which the reader will see.
+	_, _ = l.launch(d, start, true)
 }
 
 // ReadLink implements [Tree]. The target of a symlink object is a key; the path is

@@ -152,6 +152,7 @@ func (d *daemon) openLive(reason string) error {
 		Prefix:      d.source.Prefix,
 		TTL:         lifetime(c.MetadataTTL),
 		NegativeTTL: lifetime(c.NegativeTTL),
+		Ahead:       d.client.As(oss.Prefetch),
 	}, d.client.As(oss.Demand), d.registry, d.log.Logger)
 	if err != nil {
 		return fmt.Errorf("open names of %s: %w", d.source, err)
