@@ -263,8 +263,10 @@ type round struct {
 	// sure is how many pages there are, as far as can be known.
 	sure   float64
 	starts []string
-	// last is where the last of them is on the ruler.
-	last float64
+	// last is where the last of them, or what is under way already, is on the ruler, if
+	// any has begun.
+	last  float64
+	begun bool
 }
 
 // add asks at start, which is between lo and the run next, or open.
@@ -273,10 +275,13 @@ func (r *round) add(start, lo string, next *run) {
 		return
 	}
 	at := r.ruler.measure(start)
-	if r.d.flights[start] != nil || (len(r.starts) > 0 && at-r.last < r.step/2) {
+	if r.begun && at-r.last < r.step/2 {
 		return // what was asked before reaches as far
 	}
-	r.starts, r.last = append(r.starts, start), at
+	r.begun, r.last = true, at
+	if r.d.flights[start] == nil {
+		r.starts = append(r.starts, start)
+	}
 }
 
 // place returns the item at value on the ruler.
