@@ -60,9 +60,12 @@ func (s *Space) recover() error {
 		file.Close() //nolint:errcheck // it was only read
 		return err
 	}
-	s.journal = journal.New(s.disk, s.cfg.Dir, file, good)
-	if err := s.takeUp(file, inline, rest > 0); err != nil {
+	if s.journal, err = journal.Open(s.disk, s.cfg.Dir, s.boot, file, good); err != nil {
 		file.Close() //nolint:errcheck // the error before counts
+		return err
+	}
+	if err := s.takeUp(file, inline, rest > 0); err != nil {
+		s.journal.Close() //nolint:errcheck // the error before counts
 		return err
 	}
 	return nil

@@ -1,10 +1,12 @@
 package writeback
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -187,4 +189,46 @@ func TestDamagedJournalDeletesNoFiles(t *testing.T) {
 		w.drain()
 		w.stop()
 	})
+}
+
+// What the last daemon could not bring to the disk the next one writes again, for its own
+// flush would vouch for it; what was brought there is left alone.
+func TestJournalThatTheLastDaemonCouldNotSyncIsWrittenAgain(t *testing.T) {
+	for name, fail := range map[string]error{"it could not": syscall.EIO, "it could": nil} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := worldOfFiles(t, 1)
+				w.store.deny("p/a", true)
+				w.write("", "a", "content")
+				if err := w.space.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				from := w.space.journal.Size()
+				w.disk.Lock()
+				w.disk.fail = fail
+				w.disk.Unlock()
+				if _, err := w.space.Rename(t.Context(), "", "a", "", "b", 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.space.Sync(t.Context()); !errors.Is(err, fail) {
+					t.Fatalf("sync: %v, want %v", err, fail)
+				}
+				w.cancel()
+				<-w.ended
+				end := w.space.journal.Size()
+				if err := w.space.Close(); !errors.Is(err, fail) {
+					t.Fatalf("close: %v, want %v", err, fail)
+				}
+				w.closeBase()
+				w.start()
+				w.disk.Lock()
+				first := w.disk.wrote[0]
+				w.disk.Unlock()
+				if again := first[0] <= from && first[1] == end; again != (fail != nil) {
+					t.Errorf("the first write of the next daemon is of the bytes from %d to %d; %d to %d may be lost", first[0], first[1], from, end)
+				}
+				w.stop()
+			})
+		})
+	}
 }

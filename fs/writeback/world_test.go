@@ -148,6 +148,8 @@ type shadowDisk struct {
 	late func()
 	// unwritable, if set, is what every write to the journal fails with.
 	unwritable error
+	// wrote has where writes to the journal began, and where they ended.
+	wrote [][2]int64
 	// syncing, if set, is called when a file is brought to the disk.
 	syncing func(f *os.File)
 	// full says that nothing is free.
@@ -161,6 +163,7 @@ type shadowDisk struct {
 func (d *shadowDisk) WriteAt(f *os.File, b []byte, off int64) error {
 	d.Lock()
 	err := d.unwritable
+	d.wrote = append(d.wrote, [2]int64{off, off + int64(len(b))})
 	d.Unlock()
 	if err != nil {
 		return err

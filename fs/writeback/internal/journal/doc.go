@@ -8,6 +8,10 @@
 // machine, in one flush for all that wait. It holds at any moment that synced ≤ written ≤
 // appended.
 //
+// A flush that failed is followed by one that succeeds without what it has lost, also in another
+// process. So a file beside the journal says how much of it the disk has, and [Open] writes the
+// rest once more.
+//
 // [Replay] reads the frames until the first that is not whole, and [SetAside] keeps what
 // follows for people. [Log.Replace] puts a shorter journal that says the same in the place of
 // the one that has grown: the new file is written and synced under another name, renamed, and

@@ -66,6 +66,8 @@ func SetAside(d Disk, dir string, file *os.File, good, rest int64) (kept string,
 	if err := errors.Join(err, aside.Close()); err != nil {
 		return "", err
 	}
+	// What is written there from now on is not what the mark speaks of.
+	forgetMark(dir)
 	if err := file.Truncate(good); err != nil {
 		return "", err
 	}

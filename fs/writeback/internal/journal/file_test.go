@@ -101,7 +101,10 @@ func TestWhatIsSetAsideIsKept(t *testing.T) {
 	if b, err := os.ReadFile(kept); err != nil || !bytes.Equal(b, torn[good:]) || !strings.HasPrefix(filepath.Base(kept), RestPrefix) {
 		t.Errorf("%s has %q, %v, want %q", kept, b, err, torn[good:])
 	}
-	l := New(&plainDisk{}, dir, file, good)
+	l, err := Open(&plainDisk{}, dir, "boot", file, good)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Sync(say(l, "three")); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,14 @@ const idleBuffer = 1 << 20
 type Log struct {
 	disk Disk
 	dir  string
+	boot string
 
 	// syncing is held while the file is brought to the disk, writing while it is
 	// written or replaced.
 	syncing sync.Mutex
+	// mark is the file that says how much of the journal is on the disk, nil before it is
+	// opened; syncing guards it.
+	mark    *os.File
 	writing sync.Mutex
 	file    *os.File
 	// idle is a buffer for what is appended next; writing guards it.
@@ -40,13 +44,19 @@ type Log struct {
 	}
 }
 
-// New returns the journal of dir, which is open as file, and of which the first good bytes
-// were read by [Replay]. The log closes the file.
-func New(disk Disk, dir string, file *os.File, good int64) *Log {
-	j := &Log{disk: disk, dir: dir, file: file}
-	// Nobody knows whether what is read is on the disk: position 0 is not.
+// Open returns the journal of dir, which is open as file, and of which the first good bytes
+// were read by [Replay]; boot names the run of the machine. What an earlier process of the same
+// run has not brought to the disk is written again, so that [Log.Sync] vouches for it, too. The
+// log closes the file; where Open fails the caller does.
+func Open(disk Disk, dir, boot string, file *os.File, good int64) (*Log, error) {
+	j := &Log{disk: disk, dir: dir, boot: boot, file: file}
+	// What is read is not on the disk before the first flush: position 0 is not.
 	j.mu.size, j.mu.synced = good, -1
-	return j
+	if err := j.writeAgain(good); err != nil {
+		j.closeMark()
+		return nil, err
+	}
+	return j, nil
 }
 
 // Append adds a record to what will be written and returns the position after it; body
@@ -114,7 +124,7 @@ func (j *Log) Sync(pos int64) error {
 		return err
 	}
 	j.mu.Lock()
-	upTo := j.mu.written
+	upTo, size := j.mu.written, j.mu.size
 	j.mu.Unlock()
 	if err := j.disk.Sync(j.file); err != nil {
 		// What the disk has is not known any more, and cannot be found out.
@@ -124,6 +134,7 @@ func (j *Log) Sync(pos int64) error {
 		j.mu.Unlock()
 		return err
 	}
+	j.note(size)
 	j.mu.Lock()
 	j.mu.synced = max(j.mu.synced, upTo)
 	j.mu.Unlock()
@@ -166,7 +177,10 @@ func (j *Log) Hold() (release func()) {
 
 // Close closes the file. What was not written is lost.
 func (j *Log) Close() error {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
 	j.writing.Lock()
 	defer j.writing.Unlock()
+	j.closeMark()
 	return j.file.Close()
 }

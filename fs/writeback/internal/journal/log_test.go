@@ -75,7 +75,10 @@ func newLog(t *testing.T) (*Log, string, *plainDisk) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := New(d, dir, file, headerSize)
+	l, err := Open(d, dir, "boot", file, headerSize)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -46,6 +46,7 @@ func (j *Log) Replace(appending sync.Locker, content func() ([]byte, error)) err
 	}
 	j.file.Close() //nolint:errcheck // nothing reads it any more
 	j.file = file
+	j.note(int64(len(b)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.mu.size = int64(len(b))
