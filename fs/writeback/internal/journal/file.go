@@ -27,11 +27,20 @@ var ErrReplaced = errors.New("the journal was replaced, perhaps not on the disk"
 // Create makes content, which begins with [Header], the journal of dir, whole or not at
 // all, or fails with [ErrReplaced].
 func Create(d Disk, dir string, content []byte) error {
+	file, err := create(d, dir, content)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// create is Create that leaves the new journal open, for reading and writing.
+func create(d Disk, dir string, content []byte) (*os.File, error) {
 	fresh := filepath.Join(dir, nextName)
 	// Room may be allocated there.
 	file, err := os.OpenFile(fresh, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = file.WriteAt(content, 0)
 	if info, failed := file.Stat(); err == nil && (failed != nil || info.Size() > int64(len(content))) {
@@ -41,30 +50,43 @@ func Create(d Disk, dir string, content []byte) error {
 	if err == nil {
 		err = d.Sync(file)
 	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("write journal: %w", err)
+	if err != nil {
+		err = fmt.Errorf("write journal: %w", err)
+	} else if err = os.Rename(fresh, filepath.Join(dir, Name)); err == nil {
+		if err = d.SyncDir(dir); err != nil {
+			err = fmt.Errorf("%w: %w", ErrReplaced, err)
+		}
 	}
-	if err := os.Rename(fresh, filepath.Join(dir, Name)); err != nil {
-		return err
+	if err != nil {
+		file.Close() //nolint:errcheck // the error before counts
+		return nil, err
 	}
-	if err := d.SyncDir(dir); err != nil {
-		return fmt.Errorf("%w: %w", ErrReplaced, err)
-	}
-	return nil
+	return file, nil
 }
 
 // SetAside keeps what follows the last good record, and cuts it off: a record that
-// was being written when the machine stopped, or damage. kept is the file that has it, up to
-// 64 MiB of it.
+// was being written when the machine stopped, or damage. kept is the file that has it, all of
+// it, on the disk before anything is cut off. Where that fails the journal is what it was.
 func SetAside(d Disk, dir string, file *os.File, good, rest int64) (kept string, err error) {
 	kept = filepath.Join(dir, RestPrefix+strconv.FormatInt(time.Now().UnixNano(), 10))
 	aside, err := os.OpenFile(kept, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("keep what follows the last good record: %w", err)
 	}
-	_, err = io.Copy(aside, io.NewSectionReader(file, good, min(rest, 64<<20)))
-	if err := errors.Join(err, aside.Close()); err != nil {
-		return "", err
+	n, err := io.Copy(aside, io.NewSectionReader(file, good, rest))
+	if err == nil && n < rest {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		err = d.Sync(aside)
+	}
+	err = errors.Join(err, aside.Close())
+	if err == nil {
+		err = d.SyncDir(dir)
+	}
+	if err != nil {
+		os.Remove(kept)
+		return "", fmt.Errorf("keep what follows the last good record, %d bytes at %d of %q, beside it (it needs as much room again): %w", rest, good, filepath.Join(dir, Name), err)
 	}
 	// What is written there from now on is not what the mark speaks of.
 	forgetMark(dir)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,6 +114,88 @@ func TestWhatIsSetAsideIsKept(t *testing.T) {
 	}
 	if got, rest := bodies(t, read(t, dir)); !slices.Equal(got, append(said, "three")) || rest != 0 {
 		t.Errorf("the journal says %q, and %d bytes more", got, rest)
+	}
+}
+
+// tornJournal makes a journal of one record, and of rest bytes after it that are none.
+func tornJournal(t *testing.T, rest int64) (dir string, file *os.File, good int64) {
+	t.Helper()
+	dir = t.TempDir()
+	whole := framed(Header(), "one")
+	if err := Create(&plainDisk{}, dir, whole); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, Name), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	good = int64(len(whole))
+	if err := file.Truncate(good + rest); err != nil {
+		t.Fatal(err)
+	}
+	return dir, file, good
+}
+
+// size returns that of a file.
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// Nothing is cut off before the disk has all of it elsewhere, however much that is.
+func TestWhatIsSetAsideIsOnTheDiskBeforeItIsCutOff(t *testing.T) {
+	const rest = 64<<20 + 5
+	dir, file, good := tornJournal(t, rest)
+	var events []string
+	note := func(what string) {
+		events = append(events, fmt.Sprintf("%s while the journal has %d more", what, size(t, file.Name())-good))
+	}
+	d := &plainDisk{
+		synced:  func(f *os.File) { note(fmt.Sprintf("%.12s of %d synced", filepath.Base(f.Name()), size(t, f.Name()))) },
+		renamed: func() { note("directory synced") },
+	}
+	kept, err := SetAside(d, dir, file, good, rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := size(t, kept); got != rest {
+		t.Errorf("%d bytes were kept of %d", got, rest)
+	}
+	want := []string{
+		fmt.Sprintf("journal.rest of %d synced while the journal has %d more", rest, rest),
+		fmt.Sprintf("directory synced while the journal has %d more", rest),
+		fmt.Sprintf("journal.log of %d synced while the journal has 0 more", good),
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("it happened in this order: %q, want %q", events, want)
+	}
+}
+
+// What cannot be kept is not cut off, and nothing is left of the attempt.
+func TestWhatCannotBeSetAsideStays(t *testing.T) {
+	failed := errors.New("no room")
+	for name, fail := range map[string][2]error{"the file": {failed, nil}, "its name": {nil, failed}} {
+		dir, file, good := tornJournal(t, 10)
+		d := &plainDisk{}
+		d.fail(nil, fail[0], fail[1])
+		if _, err := SetAside(d, dir, file, good, 10); !errors.Is(err, failed) || !strings.Contains(err.Error(), "10 bytes") {
+			t.Errorf("%s: %v, want %v", name, err, failed)
+		}
+		if got := size(t, file.Name()); got != good+10 {
+			t.Errorf("%s: the journal has %d bytes, want %d", name, got, good+10)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, RestPrefix+"*")); err != nil || len(left) > 0 {
+			t.Errorf("%s: %q is left, %v", name, left, err)
+		}
 	}
 }
 

@@ -16,6 +16,10 @@ type plainDisk struct {
 		sync.Mutex
 		write, sync, syncDir error
 	}
+	// synced, if set, is called with each file that is brought to the disk.
+	synced func(f *os.File)
+	// renamed, if set, is called when the names of a directory are.
+	renamed func()
 }
 
 // fail makes every call fail that has an error here.
@@ -38,13 +42,19 @@ func (d *plainDisk) WriteAt(f *os.File, b []byte, off int64) error {
 	return err
 }
 
-func (d *plainDisk) Sync(*os.File) error {
+func (d *plainDisk) Sync(f *os.File) error {
+	if d.synced != nil {
+		d.synced(f)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.sync
 }
 
 func (d *plainDisk) SyncDir(string) error {
+	if d.renamed != nil {
+		d.renamed()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.syncDir
@@ -167,6 +177,28 @@ func TestReplacementHappensOrDoesNot(t *testing.T) {
 	if err := l.Write(say(l, "five")); !errors.Is(err, ErrReplaced) {
 		t.Errorf("write to a file that has no name: %v, want %v", err, ErrReplaced)
 	}
+}
+
+// The file that takes the place of the journal need not be found again by its name.
+func TestReplacementDoesNotRestOnItsName(t *testing.T) {
+	l, dir, d := newLog(t)
+	say(l, "one")
+	path := filepath.Join(dir, Name)
+	d.renamed = func() {
+		if err := os.Rename(path, path+".away"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := l.Replace(new(sync.Mutex), func() ([]byte, error) { return framed(Header(), "all"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sync(say(l, "two")); err != nil {
+		t.Fatal(err)
+	}
+	says(t, dir, "afterwards", "all", "two")
 }
 
 // What is reserved is used by what is appended, also after a replacement.

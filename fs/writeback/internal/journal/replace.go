@@ -3,8 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 )
 
@@ -29,7 +27,7 @@ func (j *Log) Replace(appending sync.Locker, content func() ([]byte, error)) err
 	if err != nil {
 		return err
 	}
-	err = Create(j.disk, j.dir, b)
+	file, err := create(j.disk, j.dir, b)
 	if errors.Is(err, ErrReplaced) {
 		// The file that is open has no name any more: what is written there is lost.
 		return j.broken(err)
@@ -39,10 +37,6 @@ func (j *Log) Replace(appending sync.Locker, content func() ([]byte, error)) err
 		j.mu.buffer = append(buffer, j.mu.buffer...)
 		j.mu.Unlock()
 		return err
-	}
-	file, err := os.OpenFile(filepath.Join(j.dir, Name), os.O_RDWR, 0)
-	if err != nil {
-		return j.broken(err)
 	}
 	j.file.Close() //nolint:errcheck // nothing reads it any more
 	j.file = file
