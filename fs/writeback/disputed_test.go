@@ -1,10 +1,16 @@
 package writeback
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/oss"
 )
 
 // A store that names wrong checksums, and whose answers to writes are lost half of the time:
@@ -69,5 +75,85 @@ func TestObjectOfTheSameSizeIsAConflictAllTheSame(t *testing.T) {
 			}
 			w.stop()
 		})
+	}
+}
+
+// Somebody replaces an object of which parts are needed by one of the same size as what we may
+// have made of it: whether it is ours is found out by reading it once, not at every read of the
+// file and every attempt to publish it.
+func TestDisputedObjectIsReadOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newPartialWorld(t, func(*Config) {})
+		old := filled(1000)
+		w.store.put("p/old", old)
+		w.space.bucket = &lostAnswers{w.bucket, 1}
+		h := w.openToEdit("", "old")
+		w.writeAt(h, "<1>", 50)
+		if err := h.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for w.inBucket()["p/old"] == old {
+			time.Sleep(time.Millisecond)
+		}
+		w.store.put("p/old", strings.Repeat("their own ", 100))
+		before := w.bytesReadOf("p/old")
+		stale := func() {
+			t.Helper()
+			if _, _, err := h.ReadAt(t.Context(), make([]byte, 9), 500); !errors.Is(err, syscall.ESTALE) {
+				t.Errorf("read: %v, want ESTALE", err)
+			}
+		}
+		// Many at once, and later ones, between attempts to publish.
+		var readers sync.WaitGroup
+		for range 8 {
+			readers.Go(stale)
+		}
+		readers.Wait()
+		for range 8 {
+			time.Sleep(10 * time.Minute)
+			stale()
+		}
+		if got := w.bytesReadOf("p/old") - before; got != 1000 {
+			t.Errorf("%d bytes were read of an object of 1000", got)
+		}
+		// Another version is another question.
+		w.store.put("p/old", strings.Repeat("and again ", 100))
+		before = w.bytesReadOf("p/old")
+		stale()
+		if got := w.bytesReadOf("p/old") - before; got != 1000 {
+			t.Errorf("%d bytes were read of the next version", got)
+		}
+		h.Release()
+		w.stop()
+	})
+}
+
+// bytesReadOf returns how many bytes of a key were read.
+func (w *world) bytesReadOf(key string) int64 {
+	w.store.Lock()
+	defer w.store.Unlock()
+	return w.store.got[key]
+}
+
+// What is remembered of disputed versions has a bound.
+func TestReadSumsHaveABound(t *testing.T) {
+	var r readSums
+	asked := 0
+	for i := range 3 * maxReadSums {
+		crc, err := r.of(t.Context(), oss.Object{Key: fmt.Sprint(i)}, func() (uint64, error) { asked++; return uint64(i), nil })
+		if err != nil || crc != uint64(i) {
+			t.Fatal(crc, err)
+		}
+	}
+	if len(r.known) > maxReadSums || asked != 3*maxReadSums {
+		t.Errorf("%d are remembered of %d, want at most %d", len(r.known), asked, maxReadSums)
+	}
+	// What could not be read is read by the next one who asks.
+	failed := errors.New("the store is away")
+	if _, err := r.of(t.Context(), oss.Object{Key: "x"}, func() (uint64, error) { return 0, failed }); !errors.Is(err, failed) {
+		t.Error(err)
+	}
+	if crc, err := r.of(t.Context(), oss.Object{Key: "x"}, func() (uint64, error) { return 7, nil }); crc != 7 || err != nil {
+		t.Error(crc, err)
 	}
 }

@@ -46,9 +46,11 @@ type fakeStore struct {
 	skew time.Duration
 	// seen is told of every object that appears, under the lock.
 	seen func(key string, content []byte)
-	// writes counts what was written since the start, sent the bytes that were sent.
+	// writes counts what was written since the start, sent the bytes that were sent; got counts
+	// those that were read, by key.
 	writes int
 	sent   int64
+	got    map[string]int64
 }
 
 type fakeObject struct {
@@ -63,7 +65,7 @@ type fakeUpload struct {
 }
 
 func newFakeStore(r *rand.Rand) *fakeStore {
-	return &fakeStore{objects: make(map[string]fakeObject), uploads: make(map[string]*fakeUpload), denied: make(map[string]bool), rand: r}
+	return &fakeStore{objects: make(map[string]fakeObject), uploads: make(map[string]*fakeUpload), denied: make(map[string]bool), got: make(map[string]int64), rand: r}
 }
 
 // put stores content from outside.
@@ -158,7 +160,7 @@ func (b *fakeBucket) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.Ran
 	case o.ETag != r.Object.ETag:
 		return oss.RangeResult{}, oss.ErrChanged
 	}
-	copy(r.Buffer, o.content[r.Offset:])
+	b.got[r.Object.Key] += int64(copy(r.Buffer, o.content[r.Offset:]))
 	return oss.RangeResult{CRC64: b.told(o.Info).CRC64, HasCRC64: true}, nil
 }
 

@@ -137,6 +137,9 @@ type Space struct {
 	// compactNext is when the committer looks again whether the journal is large.
 	compactNext time.Time
 
+	// readSums are those of disputed versions.
+	readSums readSums
+
 	// inline has buffers, as pointers to slices, for content that travels inside records.
 	inline sync.Pool
 
