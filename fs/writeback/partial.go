@@ -221,7 +221,8 @@ func (f *File) put(p []byte, off int64) error {
 // cutTo sets the size of the staged file. What is cut off must not come back from the base
 // when the file is extended: of a committed file the journal says so before anything
 // else can be written, and the disk has it, for the loss of power may keep what is written
-// later. f.content is locked.
+// later. So it is, too, where the last commit lacks nothing, and the loss of power goes back to
+// one that does. f.content is locked.
 func (f *File) cutTo(size int64) error {
 	s := f.space
 	f.touched.Store(true)
@@ -229,16 +230,15 @@ func (f *File) cutTo(size int64) error {
 	if err := f.cuts.during(func() error { return os.Truncate(path, size) }); err != nil {
 		return fmt.Errorf("truncate staged file: %w", err)
 	}
-	n := f.present.Load()
-	if n == nil {
-		return nil
-	}
-	n.disturb(size)
-	if !n.cut(size) {
-		return nil
+	lowered := false
+	if n := f.present.Load(); n != nil {
+		n.disturb(size)
+		lowered = n.cut(size)
 	}
 	// A commit that comes after this look knows the limit.
-	if st := f.state(); st.Partial == nil || st.Gen == st.BaseGen {
+	st := f.state()
+	committed := lowered && st.Partial != nil && st.Gen != st.BaseGen
+	if back := st.Vouched; !committed && (back == nil || size >= back.Limit) {
 		return nil
 	}
 	file, err := openStagedFile(path, os.O_RDONLY)

@@ -95,6 +95,32 @@ func TestWhatNoFsyncVouchesForOfALargeObjectIsTheObjects(t *testing.T) {
 			},
 			"old", synced[:300],
 		},
+		"after it was cut, and had every chunk": {
+			func(w *world, h *Handle) {
+				w.writeAt(h, strings.Repeat("#", 48), 0)
+				w.writeAt(h, strings.Repeat("#", 936), 64)
+				if err := h.Flush(w.Context()); err != nil {
+					w.Fatal(err)
+				}
+				w.cutFast(h, 300, 1000)
+				w.writeAt(h, "<lost>", 512)
+			},
+			"old", synced[:300],
+		},
+		"after it was opened anew and cut, and had every chunk": {
+			func(w *world, h *Handle) {
+				w.writeAt(h, strings.Repeat("#", 48), 0)
+				w.writeAt(h, strings.Repeat("#", 936), 64)
+				closeHandle(w.T, h)
+				again := w.openToEdit("", "old")
+				w.cutFast(again, 300, 1000)
+				w.writeAt(again, "<lost>", 512)
+				if err := again.Flush(w.Context()); err != nil {
+					w.Fatal(err)
+				}
+			},
+			"old", synced[:300],
+		},
 		"after it was renamed": {
 			func(w *world, h *Handle) { w.rename("old", "new"); w.writeAt(h, "<lost>", 512) },
 			"new", synced,
