@@ -254,3 +254,28 @@ func TestWhoCannotBeSeenClearsBitsOnlyOfWhatIsWritten(t *testing.T) {
 		t.Errorf("a stranger while it is written: %+v, %v", change, err)
 	}
 }
+
+// A file is removed and made again with the same bytes and another mode: its object is the same
+// version but for its metadata, and that of the one before is not shown.
+func TestAFileThatIsMadeAgainOfTheSameBytesHasItsOwnMode(t *testing.T) {
+	w := mountWritten(t, startStore(t), writtenOptions{config: Config{Attrs: true, AllowOther: true}})
+	for i, mode := range []uint32{0o666, 0o766, 0o600, 0o755} {
+		must(t, makeFile(w.path("f"), 1001, 2001, mode))
+		w.drain(t)
+		eventually(t, "the name is the bucket's", func() bool {
+			e, _, err := w.space.Lookup(t.Context(), "", "f")
+			return err == nil && e.File == nil
+		})
+		var st unix.Stat_t
+		must(t, unix.Stat(w.path("f"), &st))
+		if st.Mode&0o7777 != mode {
+			t.Errorf("the file number %d has mode %o, want %o", i, st.Mode&0o7777, mode)
+		}
+		e, _, err := w.space.Lookup(t.Context(), "", "f")
+		if err != nil || e.Attr == nil || uint32(e.Attr.Mode)&0o7777 != mode {
+			t.Errorf("the bucket's file number %d has mode %+v, %v, want %o", i, e.Attr, err, mode)
+		}
+		must(t, os.Remove(w.path("f")))
+		w.drain(t)
+	}
+}

@@ -83,6 +83,7 @@ func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *writt
 		shown, err := attributes.New(attributes.Config{Markers: true, TTL: o.ttl}, live, client.As(oss.Demand), client.As(oss.Prefetch), w.cache, nil)
 		must(t, err)
 		tree, closeTree = shown, shown.Close
+		o.space.Noted = shown.Noted
 	}
 	o.space.Dir, o.space.Endpoint, o.space.Bucket = filepath.Join(o.base, "staging"), e.Endpoint, e.Bucket
 	o.space.Attrs = o.config.Attrs

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -33,14 +32,4 @@ func (d *daemon) openAttributes(context.Context) error {
 	d.shown = tree
 	d.opens("attributes", tree.Close)
 	return nil
-}
-
-// noteAttributes remembers what metadata an object has that was made here, so that
-// it is not asked for.
-func (d *daemon) noteAttributes(obj oss.Object, meta map[string]string) {
-	if meta == nil {
-		d.cache.SetNote(obj, nil) // no note says nothing, and is asked for
-		return
-	}
-	d.cache.SetNote(obj, manifest.EncodeAttr(manifest.AttrOf(meta)))
 }

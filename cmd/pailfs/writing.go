@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/fs/writeback"
+	"github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -71,8 +72,8 @@ func (d *daemon) openSpace(context.Context) error {
 		Changed:     d.nameChanged,
 	}
 	cfg.Through = writeThrough(c)
-	if cfg.Attrs {
-		cfg.Noted = d.noteAttributes
+	if tree, asks := d.shown.(*attributes.Tree); asks {
+		cfg.Noted = tree.Noted
 	}
 	space, err := writeback.Open(cfg, d.shown, d.client.As(oss.Upload), d.cache, d.registry, d.log.Logger)
 	switch {

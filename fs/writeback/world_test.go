@@ -309,18 +309,11 @@ func (w *world) startWith(synced map[string][]byte) {
 	var shown manifest.Tree = w.base
 	cfg := w.cfg
 	if cfg.Attrs {
-		known := new(notes)
-		cfg.Noted = func(obj oss.Object, meta map[string]string) {
-			if meta == nil {
-				known.SetNote(obj, nil)
-				return
-			}
-			known.SetNote(obj, manifest.EncodeAttr(manifest.AttrOf(meta)))
-		}
-		w.told, err = metadata.New(metadata.Config{Prefix: cfg.Prefix, Markers: true}, w.base, w.bucket, w.bucket, known, nil)
+		w.told, err = metadata.New(metadata.Config{Prefix: cfg.Prefix, Markers: true}, w.base, w.bucket, w.bucket, new(notes), nil)
 		if err != nil {
 			w.Fatal(err)
 		}
+		cfg.Noted = w.told.Noted
 		shown = w.told
 	}
 	w.space, err = open(cfg, shown, w.bucket, w.cache, nil, w.log, w.disk, fmt.Sprintf("boot-%d", w.boots))

@@ -15,6 +15,9 @@ type flight struct {
 	// attr and err are set before done is closed.
 	attr *manifest.Attr
 	err  error
+	// overtaken says that the object was made anew since: what is told of it is not remembered.
+	// Tree.mu guards it.
+	overtaken bool
 }
 
 // ask returns what the metadata of e says. [oss.ErrChanged] means that the key holds
@@ -62,7 +65,9 @@ func (t *Tree) join(obj oss.Object) (f *flight, mine bool, err error) {
 func (t *Tree) fly(f *flight, obj oss.Object, from oss.Stater) {
 	defer func() {
 		t.mu.Lock()
-		delete(t.mu.flights, obj)
+		if t.mu.flights[obj] == f {
+			delete(t.mu.flights, obj)
+		}
 		t.mu.Unlock()
 		close(f.done)
 	}()
@@ -90,6 +95,29 @@ func (t *Tree) fly(f *flight, obj oss.Object, from oss.Stater) {
 	case directory:
 		t.noteMarker(obj.Key, f.attr)
 	default:
-		t.notes.SetNote(obj, manifest.EncodeAttr(f.attr))
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !f.overtaken {
+			t.notes.SetNote(obj, manifest.EncodeAttr(f.attr))
+		}
 	}
+}
+
+// Noted remembers what metadata an object has that was made a moment ago, so that it is not asked
+// for; nil makes the next lookup ask. What was made before of the same bytes is the same version,
+// and may have other metadata: what a request tells that was on its way is not remembered.
+func (t *Tree) Noted(obj oss.Object, meta map[string]string) {
+	var note []byte // says nothing
+	if meta != nil {
+		note = manifest.EncodeAttr(manifest.AttrOf(meta))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for of, f := range t.mu.flights {
+		if of.Key == obj.Key && of.ETag == obj.ETag && of.Size == obj.Size {
+			f.overtaken = true
+			delete(t.mu.flights, of)
+		}
+	}
+	t.notes.SetNote(obj, note)
 }

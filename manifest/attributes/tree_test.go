@@ -1,12 +1,14 @@
 package attributes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -272,5 +274,76 @@ func TestWhatMayNotBeAskedIsShownWithout(t *testing.T) {
 	w.must(w.Server.SetFaults([]ossemu.Fault{{Operation: "HeadObject", Kind: ossemu.FaultError, Status: 403, Code: "AccessDenied"}}))
 	if e := w.lookup("", "file"); e.Attr != nil || e.Object.Size != 3 {
 		t.Errorf("found %+v", e)
+	}
+}
+
+// versions is notes that take what has the same key and bytes for the same version, as the
+// cache does.
+type versions struct{ memory }
+
+func (v *versions) Note(obj oss.Object) ([]byte, bool) {
+	obj.ModTime = time.Time{}
+	return v.memory.Note(obj)
+}
+
+func (v *versions) SetNote(obj oss.Object, note []byte) {
+	obj.ModTime = time.Time{}
+	v.memory.SetNote(obj, note)
+}
+
+// lateHead is a bucket whose first answer to a HEAD is late.
+type lateHead struct {
+	Bucket
+	heads atomic.Int32
+	// asked is closed when the bucket has answered, the caller is told when answer is.
+	asked, answer chan struct{}
+}
+
+func (l *lateHead) Head(ctx context.Context, key string) (oss.Info, error) {
+	info, err := l.Bucket.Head(ctx, key)
+	if l.heads.Add(1) == 1 {
+		close(l.asked)
+		<-l.answer
+	}
+	return info, err
+}
+
+// An object is made again of the same bytes, with other metadata, while an answer about the one
+// before is on its way: what was noted of the new one stays.
+func TestLateAnswerDoesNotTakeThePlaceOfWhatWasNoted(t *testing.T) {
+	now := meta(0o100755, 7, 8, "1700000000")
+	for name, noted := range map[string]map[string]string{"what it has is told": now, "it is to be asked for": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			late := &lateHead{Bucket: w.client.As(oss.Demand), asked: make(chan struct{}), answer: make(chan struct{})}
+			tree, err := New(Config{}, w.live, late, w.client.As(oss.Prefetch), new(versions), nil)
+			w.must(err)
+			defer func() { w.must(tree.Close()) }()
+			w.put("f", "content", meta(0o100600, 7, 8, "1700000000"))
+			first := make(chan error)
+			go func() {
+				_, _, err := tree.Lookup(t.Context(), "", "f")
+				first <- err
+			}()
+			<-late.asked
+			info, err := w.client.As(oss.Upload).Put(t.Context(), "f", strings.NewReader("content"), oss.PutOptions{Meta: now})
+			w.must(err)
+			tree.Noted(info.Object, noted)
+			tree.Forget("", "f")
+			mode := func() uint32 {
+				t.Helper()
+				e, _, err := tree.Lookup(t.Context(), "", "f")
+				w.must(err)
+				return uint32(e.Attr.Mode) & 0o7777
+			}
+			if got := mode(); got != 0o755 {
+				t.Errorf("while the late answer is on its way the mode is %o, want 755", got)
+			}
+			close(late.answer)
+			w.must(<-first)
+			if got := mode(); got != 0o755 {
+				t.Errorf("after the late answer the mode is %o, want 755", got)
+			}
+		})
 	}
 }
