@@ -69,7 +69,7 @@ func create(d Disk, dir string, content []byte) (*os.File, error) {
 // it, on the disk before anything is cut off. Where that fails the journal is what it was.
 func SetAside(d Disk, dir string, file *os.File, good, rest int64) (kept string, err error) {
 	kept = filepath.Join(dir, RestPrefix+strconv.FormatInt(time.Now().UnixNano(), 10))
-	aside, err := os.OpenFile(kept, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	aside, err := os.OpenFile(kept, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("keep what follows the last good record: %w", err)
 	}
