@@ -44,8 +44,10 @@ type fakeStore struct {
 	lies bool
 	// skew is how far the clock of answers is from the one of objects.
 	skew time.Duration
-	// seen is told of every object that appears, under the lock.
+	// seen is told of every object that appears, gone of every one that was removed by a client,
+	// both under the lock.
 	seen func(key string, content []byte)
+	gone func(key string, content []byte)
 	// writes counts what was written since the start, sent the bytes that were sent; got counts
 	// those that were read, by key.
 	writes int
@@ -289,8 +291,12 @@ func (b *fakeBucket) Delete(ctx context.Context, keys ...string) error {
 		deed, err := b.request(ctx, key, true)
 		if deed {
 			b.Lock()
+			was, there := b.objects[key]
 			delete(b.objects, key)
 			b.writes++
+			if there && b.gone != nil {
+				b.gone(key, was.content)
+			}
 			b.Unlock()
 		}
 		if err != nil {

@@ -45,7 +45,7 @@ func (s *Space) sources(path string) map[string]bool {
 			continue
 		}
 		for id := range files {
-			if f := s.mu.Files[id]; f != nil && f.Linked && f.Object.Key == key {
+			if f := s.mu.Files[id]; f != nil && f.Linked && (f.Object.Key == key || f.leftBehind().Key == key) {
 				keys[f.Key] = true
 			}
 		}

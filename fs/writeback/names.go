@@ -438,7 +438,7 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 		s.mu.Unlock()
 		return nil, errForgotten
 	}
-	pos := s.record(s.keeping(&renamedRecord{File: f.id, To: to, Time: now()}))
+	pos := s.record(s.renaming(&renamedRecord{File: f.id, To: to, Time: now()}, st))
 	s.mu.undurable.recorded(f.id, pos, false)
 	replaced := s.unlinked(there.File)
 	s.mu.Unlock()

@@ -53,6 +53,8 @@ type standing struct {
 	// failing: it cannot succeed as things are, and holds back only what is beside or
 	// above it.
 	failing bool
+	// held: it must not begin as things are. It is absent.
+	held bool
 	// absent: it holds back nothing.
 	absent bool
 	// small: it is a new small file or a directory, which may be overtaken by others
@@ -256,7 +258,7 @@ func (s *scanning) next(op *operation) {
 	if m, ok := s.marks[op.Dir]; ok && ready {
 		ready = !m.strict && !op.Barrier && st.small && op.Again-m.oldest <= overtakeWindow
 	}
-	ready = ready || op.Kind == opDelete && s.amongRemovals(op)
+	ready = (ready || op.Kind == opDelete && s.amongRemovals(op)) && !st.held
 	if !st.absent {
 		for _, x := range s.stretched {
 			x.meet(op, st.failing)

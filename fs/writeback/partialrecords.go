@@ -189,19 +189,23 @@ func (f *fileState) restsElsewhere() bool {
 	return f.Staged && f.Partial != nil && (f.Linked && f.Partial.Base.Key != f.Key || !f.Linked && !f.suspect())
 }
 
-// displacedNow reports whether elsewhere is true of any key, or would be if f had a name.
+// displacedNow reports whether elsewhere is true of any key, or would be if f had a name, or
+// whether f has left an object behind.
 func (f *fileState) displacedNow() bool {
-	if f.restsElsewhere() {
+	if f.restsElsewhere() || f.leftBehind().ETag != "" {
 		return true
 	}
 	return (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key != f.Key
 }
 
-// heldKeys returns the keys of which elsewhere may be true.
+// heldKeys returns the keys of which elsewhere may be true, and that of what f has left behind.
 func (f *fileState) heldKeys() []string {
 	keys := []string{f.Object.Key}
 	if f.Partial != nil && f.Partial.Base.Key != f.Object.Key {
 		keys = append(keys, f.Partial.Base.Key)
+	}
+	if left := f.leftBehind(); left.ETag != "" && !slices.Contains(keys, left.Key) {
+		keys = append(keys, left.Key)
 	}
 	return keys
 }

@@ -170,9 +170,11 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 // standing is what the order asks. s.mu is held.
 func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
+	held := s.lastCopy(op)
 	return standing{
 		failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.lostBefore(op) != nil,
-		absent:  run.unfinished && !s.mu.Kept[op.ID],
+		absent:  run.unfinished && !s.mu.Kept[op.ID] || held,
+		held:    held,
 		small:   s.small(op),
 	}
 }

@@ -70,6 +70,9 @@ const (
 // That of what is published while it is renamed.
 const kindCarried recordKind = 46
 
+// That of what a renaming leaves behind.
+const kindPutOff recordKind = 47
+
 // record is one change of the state.
 type record interface {
 	kind() recordKind
@@ -170,6 +173,8 @@ func newRecord(k recordKind) record {
 		return &snapXAttrs{}
 	case kindCarried:
 		return &carriedRecord{}
+	case kindPutOff:
+		return &putOffRecord{}
 	}
 	return nil
 }

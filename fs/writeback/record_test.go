@@ -56,7 +56,7 @@ func fill(v reflect.Value, n *int) {
 
 // lastKind is the highest kind; unused is how many below it are none.
 const (
-	lastKind = kindCarried
+	lastKind = kindPutOff
 	unused   = 2
 )
 

@@ -254,7 +254,13 @@ func (m *move) file(b below) error {
 			m.add(r)
 		}
 	}
-	m.add(&renamedRecord{File: id, To: p, Time: m.at})
+	renamed := &renamedRecord{File: id, To: p, Time: m.at}
+	m.add(renamed)
+	if f := s.mu.Files[id]; f != nil {
+		for _, r := range s.mu.puttingOff(f, renamed) {
+			m.add(r)
+		}
+	}
 	return nil
 }
 
