@@ -101,14 +101,20 @@ type process struct {
 	ended       chan struct{}
 }
 
-// start runs a program of bin on the host.
+// start runs a program of bin on the host, for patience at most.
 func (h *host) start(name string, args ...string) *process {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return h.launch(ctx, cancel, name, args...)
+}
+
+// launch runs a program of bin until ctx or the test ends.
+func (h *host) launch(ctx context.Context, cancel context.CancelFunc, name string, args ...string) *process {
+	h.t.Helper()
 	p := &process{Cmd: exec.CommandContext(ctx, filepath.Join(bin, name), args...), t: h.t, ended: make(chan struct{})}
 	p.Env, p.Stdout, p.Stderr = h.environ(), &p.out, &p.errOut
 	// A command that cannot be ended outlives the run, with its output open.
-	p.WaitDelay = time.Second
+	p.WaitDelay = 10 * time.Second
 	if err := p.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -127,6 +133,16 @@ func (h *host) start(name string, args ...string) *process {
 func (p *process) code() int {
 	<-p.ended
 	return p.ProcessState.ExitCode()
+}
+
+// kill kills a process and waits until all of it has ended. Others see its mount end before that,
+// while it holds its cache directory still.
+func (p *process) kill() {
+	p.t.Helper()
+	if err := p.Process.Kill(); err != nil {
+		p.t.Fatal(err)
+	}
+	<-p.ended
 }
 
 // run runs pailfs-gpu run with the host's own locks.
@@ -200,7 +216,8 @@ func (h *host) mounted(args []string) (at string, daemon *process) {
 
 func (h *host) mount(at string, args []string) *process {
 	h.t.Helper()
-	daemon := h.start("pailfs", append([]string{"mount", args[0], at}, args[1:]...)...)
+	ctx, cancel := context.WithCancel(context.Background()) // a daemon may live as long as the test
+	daemon := h.launch(ctx, cancel, "pailfs", append([]string{"mount", args[0], at}, args[1:]...)...)
 	h.t.Cleanup(func() {
 		_ = daemon.Process.Kill()
 		<-daemon.ended

@@ -101,10 +101,11 @@ func TestSpotNoticeLeavesTimeForUploads(t *testing.T) {
 	in(time.Hour)
 	eventually(t, "the command to save its checkpoint", exists(h.dir+"/saved"))
 	p.says("the machine is about to go (spot notice")
-	in(0) // sooner than was said
+	in(0) // sooner than was said; so little time that a busy machine may not upload in it
 	if p.code() != 128+int(syscall.SIGKILL) || !strings.Contains(p.errOut.String(), "its time is over: SIGKILL") {
 		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
 	}
+	h.pailfs("flush", at)
 	if got := h.inBucket(args, "checkpoint"); got != "saved\n" {
 		t.Errorf("in the bucket: %q", got)
 	}
@@ -114,8 +115,8 @@ func TestNoticeMayBeTakenBack(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
 	at, _ := h.mounted(bucket(t))
-	p := h.run("--mount", at, "--notice-signal", "none", "--", "sh", "-c", "while [ ! -e "+h.dir+"/end ]; do sleep 0.05; done")
-	p.says("GPUs 0")
+	p := h.run("--mount", at, "--notice-signal", "none", "--", "sh", "-c", "touch "+h.dir+"/ready; while [ ! -e "+h.dir+"/end ]; do sleep 0.05; done")
+	eventually(t, "the command", exists(h.dir+"/ready"))
 	h.pailfs("drain", at)
 	p.says("the machine is about to go")
 	h.pailfs("drain", "--stop", at)

@@ -218,9 +218,7 @@ func TestFailedMountEndsTheCommandAndStartsItAgain(t *testing.T) {
 	script := "echo start >> " + h.dir + "/starts; while [ ! -e " + h.dir + "/end ]; do sleep 0.05; done; exit 9"
 	once := h.run("--mount", at, "--", "sh", "-c", script)
 	eventually(t, "the command", exists(h.dir+"/starts"))
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	daemon.kill()
 	if once.code() != exitNotRun || !strings.Contains(once.errOut.String(), "failed while the command ran") {
 		t.Errorf("without restarts: exit code %d: %s", once.code(), &once.errOut)
 	}
@@ -228,9 +226,7 @@ func TestFailedMountEndsTheCommandAndStartsItAgain(t *testing.T) {
 	daemon = h.mount(at, args)
 	again := h.run("--mount", at, "--restarts", "1", "--", "sh", "-c", script)
 	eventually(t, "the second command", func() bool { return read(t, h.dir+"/starts") == "start\nstart\n" })
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	daemon.kill()
 	eventually(t, "the restart to wait", func() bool { return strings.Contains(again.errOut.String(), "waiting for a healthy mount") })
 	h.mount(at, args)
 	eventually(t, "the third command", func() bool { return read(t, h.dir+"/starts") == "start\nstart\nstart\n" })

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,13 +43,26 @@ func slowStore(h *host) (at string, args []string, s *ossemu.Server, daemon *pro
 }
 
 // hang waits until the daemon asks the store for the name, and stops it: who waits for the
-// name does so in the kernel from then on, past SIGKILL. (Reads of content can be killed.)
+// name does so in the kernel from then on, past SIGKILL. (Reads of content can be killed.) It
+// returns when every thread of the daemon rests: one that runs still would hear of a SIGKILL, and
+// answer.
 func hang(t *testing.T, s *ossemu.Server, daemon *process) {
 	t.Helper()
 	eventually(t, "the daemon to ask for the name", func() bool { return s.Stats().Faults[ossemu.FaultSlowFirstByte] > 0 })
 	if err := daemon.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Error(err)
 	}
+	eventually(t, "the daemon to stop", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", daemon.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			t.Errorf("the daemon's threads: %v, %v", threads, err)
+			return true
+		}
+		return !slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			return err == nil && !strings.Contains(string(stat), ") T ") // else the thread has ended
+		})
+	})
 }
 
 // writeProgram writes a program that is to be started. No other test starts a process
@@ -86,7 +102,7 @@ func TestQuestionThatCannotBeEndedIsAnswered(t *testing.T) {
 	if read(t, h.dir+"/asked") != "\n" {
 		t.Error("a second process was started")
 	}
-	_ = daemon.Process.Kill()
+	daemon.kill()
 	eventually(t, "the process to go when the daemon has", func() bool {
 		_, err := m.check(t.Context())
 		return !errors.Is(err, errStuck)
@@ -98,7 +114,7 @@ func TestHangingMountEndsTheRun(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
 	at, _, s, daemon := slowStore(h)
-	p := h.run("--mount", at, "--check-patience", "1s", "--grace", "1s", "--linger", "1s", "--", "cat", at+slow)
+	p := h.run("--mount", at, "--check-patience", "3s", "--grace", "1s", "--linger", "1s", "--", "cat", at+slow)
 	hang(t, s, daemon)
 	if p.code() != exitNotRun || !strings.Contains(p.errOut.String(), "cannot be ended; pailfs umount --force frees it") {
 		t.Errorf("exit code %d: %s", p.code(), &p.errOut)
@@ -110,14 +126,13 @@ func TestHangingMountThatIsReplacedStartsTheCommandAgain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
 	at, args, s, daemon := slowStore(h)
-	p := h.run("--mount", at, "--restarts", "1", "--check-patience", "1s", "--grace", "1s", "--linger", "1s", "--", "cat", at+slow)
+	p := h.run("--mount", at, "--restarts", "1", "--check-patience", "3s", "--grace", "1s", "--linger", "1s", "--", "cat", at+slow)
 	hang(t, s, daemon)
 	p.says("does not answer")
 	if err := s.SetFaults(nil); err != nil {
 		t.Fatal(err)
 	}
-	_ = daemon.Process.Kill()
-	<-daemon.ended
+	daemon.kill()
 	h.mount(at, args)
 	if p.code() != 0 || p.out.String() != "here\n" {
 		t.Errorf("exit code %d, %q: %s", p.code(), &p.out, &p.errOut)
