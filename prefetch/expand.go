@@ -72,7 +72,7 @@ func (p *Prefetcher) walkDir(ctx context.Context, who session.Who, dir string, f
 	for {
 		page, err := p.cfg.Rights.ReadDir(ctx, who, dir, after)
 		if err != nil {
-			if depth > 0 && errors.Is(err, iofs.ErrPermission) {
+			if depth > 0 && unreadable(err) {
 				return f(dir, Found{Path: dir, Err: err})
 			}
 			return err

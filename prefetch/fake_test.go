@@ -3,6 +3,7 @@ package prefetch
 import (
 	"context"
 	"errors"
+	"fmt"
 	iofs "io/fs"
 	"log/slog"
 	"path"
@@ -218,6 +219,9 @@ type fakeRights struct {
 	manifest.Tree
 	// denied, if set, says of a path that somebody may not read it.
 	denied func(who session.Who, path string) bool
+	// barred, if set, says of a path that the bucket lets nobody look it up or list it. Of
+	// root's rights nothing has to be looked up.
+	barred func(path string) bool
 	// away, if set, says whether the store does not answer at present, without which
 	// nothing can be told to anybody but root.
 	away *atomic.Bool
@@ -234,7 +238,15 @@ func (r fakeRights) Open(ctx context.Context, who session.Who, name string) (Fou
 	dir, base := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
 	e, _, err := r.Lookup(ctx, dir, base)
-	return r.found(who, dir, e), err
+	return r.found(who, dir, e), errors.Join(r.bar(name), err)
+}
+
+// bar is what the bucket answers.
+func (r fakeRights) bar(name string) error {
+	if r.barred != nil && r.barred(name) {
+		return fmt.Errorf("list %q: %w", name, oss.ErrAccessDenied)
+	}
+	return nil
 }
 
 func (r fakeRights) ReadDir(ctx context.Context, who session.Who, dir, after string) ([]Found, error) {
@@ -243,7 +255,7 @@ func (r fakeRights) ReadDir(ctx context.Context, who session.Who, dir, after str
 	for i, e := range entries {
 		page[i] = r.found(who, dir, e)
 	}
-	return page, errors.Join(r.Refused(ctx, who, dir), err)
+	return page, errors.Join(r.Refused(ctx, who, dir), r.bar(dir), err)
 }
 
 func (r fakeRights) Refused(_ context.Context, who session.Who, name string) error {
@@ -252,6 +264,8 @@ func (r fakeRights) Refused(_ context.Context, who session.Who, name string) err
 		return errAway
 	case r.denied != nil && r.denied(who, name):
 		return iofs.ErrPermission
+	case !who.IsRoot():
+		return r.bar(name)
 	}
 	return nil
 }

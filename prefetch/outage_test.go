@@ -2,6 +2,8 @@ package prefetch
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -106,6 +108,43 @@ func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 			if r.State != "ready" {
 				t.Errorf("%+v", r)
 			}
+		}
+	})
+}
+
+// TestAJobEndsWhereTheBucketDenies: it does not wait for an answer that it has got, brings the
+// rest, and counts what may not be read. What lies below a path and may not be read is not named.
+func TestAJobEndsWhereTheBucketDenies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree(1000, "d/a", "d/barred/b", "d/barred/c", "d/shut/e", "d/z", "barred/x")
+		rights := fakeRights{Tree: tree}
+		rights.barred = func(path string) bool { return strings.Contains(path, "barred") }
+		rights.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.Contains(path, "shut") }
+		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
+		defer stop()
+		warm := func(who session.Who) (WarmProgress, []string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			results := []string{}
+			progress, err := p.Warm(ctx, who, []string{"d", "barred/x", "barred"}, func(r WarmResult) {
+				results = append(results, fmt.Sprint(r.Path, " ", r.State, " ", r.Files, " ", Errno(r.Err)))
+			})
+			if err != nil {
+				t.Errorf("%+v: %v", progress, err)
+			}
+			slices.Sort(results)
+			return progress, results
+		}
+		got, results := warm(user(""))
+		want := []string{"barred failed 0 EACCES", "barred/x failed 0 EACCES", "d partly 2 EIO"}
+		if diff := cmp.Diff(want, results); diff != "" || got.DoneFiles != 2 || got.Failed != 4 || got.Denied != 4 {
+			t.Errorf("%+v, told:\n%s", got, diff)
+		}
+		got, results = warm(session.Root())
+		want = []string{"barred failed 0 EACCES", "barred/x failed 0 EACCES", "d partly 3 EIO", "d/barred failed 0 EACCES"}
+		if diff := cmp.Diff(want, results); diff != "" || got.DoneFiles != 3 || got.Failed != 3 || got.Denied != 3 {
+			t.Errorf("root: %+v, told:\n%s", got, diff)
 		}
 	})
 }

@@ -43,6 +43,12 @@ type Found struct {
 	Err error
 }
 
+// unreadable reports whether something may not be read: by what the mount shows of modes and
+// owners, or because the bucket lets the mount itself not read it.
+func unreadable(err error) bool {
+	return errors.Is(err, iofs.ErrPermission) || errors.Is(err, oss.ErrAccessDenied)
+}
+
 // denied reports whether an error of [Rights] says what who may do. Any other says that it
 // cannot be told at present, and is no reason to take back what has been told before.
 func denied(err error) bool {

@@ -60,8 +60,11 @@ type WarmProgress struct {
 	DoneFiles    int64 `json:"done_files"`
 	DoneBytes    int64 `json:"done_bytes"`
 	FetchedBytes int64 `json:"fetched_bytes"`
-	// Failed counts the files, and paths, that could not be brought.
+	// Failed counts the files, folders and paths that could not be brought, and Denied those of
+	// them that may not be read, because of modes or because the bucket denies it. Of what was
+	// found below a path and may not be read nothing else may be told.
 	Failed int64 `json:"failed"`
+	Denied int64 `json:"denied,omitempty"`
 	// Finished says that no path is left and no more will come.
 	Finished bool         `json:"finished"`
 	Results  []WarmResult `json:"results"`
@@ -194,7 +197,8 @@ func (p *Prefetcher) AddWarm(ctx context.Context, id string, who session.Who, pa
 // WarmProgress tells who asks the state of a job with the results after the number
 // after. It waits for news until ctx ends. Rights may have been changed since the paths were
 // walked, so they are asked again. While the store is away and does not say what they are,
-// results are kept back, which no number passes over, and only counts go on.
+// results are kept back, which no number passes over, and only counts go on. A store that
+// answers and denies is not waited for.
 func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Who, after int64) (WarmProgress, error) {
 	now, err := p.warmNews(ctx, id, who.UID, after)
 	asked, cancel := asking(ctx)
@@ -204,7 +208,7 @@ func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Wh
 		switch err := p.cfg.Rights.Refused(asked, who, r.Path); {
 		case err == nil:
 			readable = append(readable, r)
-		case !denied(err):
+		case !denied(err) && !unreadable(err):
 			now.Next, now.Finished = r.Seq-1, false
 			now.Withheld = int64(len(now.Results) - i)
 			now.Results = readable
@@ -327,8 +331,7 @@ func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
 			p.mu.Lock()
 			switch {
 			case f.Err != nil && j.resultBytes < maxResults:
-				path.failed++
-				j.progress.Failed++
+				j.failLocked(path, f.Err)
 				p.resultLocked(j, WarmResult{Path: file, State: "failed", Error: f.Err.Error(), Err: f.Err, below: true})
 				p.settleLocked()
 				p.mu.Unlock()
@@ -356,10 +359,18 @@ func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
 	path.walked, j.walking = true, false
 	if err != nil {
 		path.err = err
-		path.failed++
-		j.progress.Failed++
+		j.failLocked(path, err)
 	}
 	p.donePathLocked(j, path)
+}
+
+// failLocked counts what could not be brought of a path.
+func (j *warmJob) failLocked(path *warmPath, err error) {
+	path.failed++
+	j.progress.Failed++
+	if unreadable(err) {
+		j.progress.Denied++
+	}
 }
 
 // warm brings one file.
@@ -373,8 +384,7 @@ func (p *Prefetcher) warm(j *warmJob, f warmFile) {
 	defer p.mu.Unlock()
 	f.of.left--
 	if err != nil {
-		f.of.failed++
-		j.progress.Failed++
+		j.failLocked(f.of, err)
 		if f.path == f.of.path {
 			f.of.err = err
 		} else {

@@ -273,7 +273,11 @@ func (w *warming) finish() error {
 	if w.json {
 		err = json.NewEncoder(w.program.stdout).Encode(map[string]any{"total": t})
 	} else {
-		_, err = fmt.Fprintf(w.program.stdout, "%d files, %s in the cache, %s of it fetched now; %d failed\n", t.DoneFiles, humanSize(t.DoneBytes), humanSize(t.FetchedBytes), t.Failed)
+		denied := ""
+		if t.Denied > 0 {
+			denied = fmt.Sprintf(", %d of them may not be read", t.Denied)
+		}
+		_, err = fmt.Fprintf(w.program.stdout, "%d files, %s in the cache, %s of it fetched now; %d failed%s\n", t.DoneFiles, humanSize(t.DoneBytes), humanSize(t.FetchedBytes), t.Failed, denied)
 	}
 	if err == nil && w.failed {
 		err = fmt.Errorf("%d of %d files or paths could not be brought", t.Failed, t.Files)

@@ -24,6 +24,8 @@ type shown struct {
 	// from or to a path.
 	moment  uint64
 	renamed map[string]uint64
+	// barred are paths that the bucket denies.
+	barred map[string]bool
 	// before is called at every lookup.
 	before func(dir, name string)
 	asked  []string
@@ -63,6 +65,9 @@ func (s *shown) Lookup(_ context.Context, dir, name string) (pailfs.Shown, error
 	}
 	at := join(dir, name)
 	s.asked = append(s.asked, at)
+	if s.barred[at] {
+		return pailfs.Shown{}, fmt.Errorf("head %q: %w", at, oss.ErrAccessDenied)
+	}
 	if n := s.nodes[at]; n != nil {
 		return *n, nil
 	}
@@ -222,6 +227,23 @@ func TestADirectoryThatTookTheNameOfTheCallersIsWalkedTo(t *testing.T) {
 	s.dir("a/b", 0o755, 0)
 	if _, err := s.rights().Open(t.Context(), who, "a/b/x"); err != nil {
 		t.Errorf("where anybody may walk: %v", err)
+	}
+}
+
+// TestWhatTheBucketDeniesIsLeftOut of a listing: the rest is told.
+func TestWhatTheBucketDeniesIsLeftOut(t *testing.T) {
+	s := newShown()
+	s.dir("d", 0o755, 0)
+	for _, name := range []string{"d/a", "d/barred", "d/z"} {
+		s.file(name, 0o644, 0)
+	}
+	s.barred = map[string]bool{"d/barred": true}
+	page, err := s.rights().ReadDir(t.Context(), somebody, "d", "")
+	if err != nil || len(page) != 3 || page[0].Err != nil || page[2].Object.Size != 7 {
+		t.Fatal(page, err)
+	}
+	if !errors.Is(page[1].Err, oss.ErrAccessDenied) || page[1].Object != (oss.Object{}) {
+		t.Errorf("%+v", page[1])
 	}
 }
 

@@ -205,6 +205,10 @@ func (w *walker) list(ctx context.Context, dir *node, after string) (page []pref
 				if errors.Is(err, iofs.ErrNotExist) {
 					continue // it has just gone
 				}
+				if prefetch.Errno(err) == "EACCES" {
+					page = append(page, prefetch.Found{Path: at, Cursor: cursor, Err: err})
+					continue // the bucket denies this one
+				}
 				if err != nil {
 					return nil, err
 				}
