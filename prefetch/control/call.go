@@ -184,6 +184,7 @@ func (m *Mux) admit(caller Caller, method string, size int64) (*call, context.Co
 	}
 	m.metrics.running.Inc()
 	m.mu.calls[c.cursor] = c
+	m.holdLocked(caller.Handle)
 	m.handlers.Add(1)
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancel(m.root)
@@ -216,13 +217,20 @@ func (m *Mux) mistake(c *call, reason any) ([]byte, Code) {
 	return errorDocument(Errorf(CodeInternal, "%s failed by a mistake in the daemon, which has logged it", c.method)), CodeInternal
 }
 
-// finish keeps the answer of c for whoever attends it.
+// finish keeps the answer of c for whoever attends it, after what was released during c is
+// noted.
 func (m *Mux) finish(c *call, doc []byte, code Code) {
 	// A small answer leaves with the ioctl that waits for it, so only large ones
 	// can be held for long; but it costs nothing to count them all.
 	if err := m.reserve(c, int64(len(doc))); err != nil {
 		code = CodeOverQuota
 		doc = errorDocument(Errorf(code, "%s was done, and its answer of %d bytes cannot be kept: %v", c.method, len(doc), err))
+	}
+	m.mu.Lock()
+	released := m.unholdLocked(c.caller.Handle)
+	m.mu.Unlock()
+	if released {
+		m.released(c.caller.Handle)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

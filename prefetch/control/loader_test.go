@@ -230,29 +230,66 @@ func TestSessionsOfRootOfAContainerAreItsOwnAndChargedAsAnyOthers(t *testing.T) 
 	})
 }
 
+// openMany opens sessions by an open description until there is room for no more, and returns the
+// last and how many it opened.
+func openMany(t *testing.T, m *Mux, handle uint64) (c *Client, last session.ID, opened int) {
+	t.Helper()
+	c = clientOf(m, Caller{UID: stranger.UID, Handle: handle})
+	for worker := range 16 {
+		var got OpenResult
+		err := c.Call(t.Context(), "loader.open", OpenParams{Task: fmt.Sprint(handle), Worker: worker, Buffer: 1}, &got)
+		if err == nil {
+			last = got.Session
+			opened++
+		} else if !errors.Is(err, &Error{Code: CodeOverQuota}) {
+			t.Error(err)
+		}
+	}
+	return c, last, opened
+}
+
 func TestSessionsOfAProcessThatIsGoneGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Sessions: 16})}, nil)
 		stop := loaderMux(t, m)
 		defer stop()
-		open := func(handle uint64) (opened int) {
-			c := clientOf(m, Caller{UID: stranger.UID, Handle: handle})
-			for worker := range 16 {
-				err := c.Call(t.Context(), "loader.open", OpenParams{Task: fmt.Sprint(handle), Worker: worker, Buffer: 10}, nil)
-				if err == nil {
-					opened++
-				} else if !errors.Is(err, &Error{Code: CodeOverQuota}) {
-					t.Error(err)
-				}
-			}
-			return opened
-		}
-		if a, b := open(1), open(2); a != 6 || b != 0 {
+		_, _, a := openMany(t, m, 1)
+		if _, _, b := openMany(t, m, 2); a != 6 || b != 0 {
 			t.Errorf("two processes of a user opened %d and %d sessions, want 6 and 0", a, b)
 		}
 		m.Released(1)
-		if n := open(2); n != 6 {
+		if _, _, n := openMany(t, m, 2); n != 6 {
 			t.Errorf("when the first is gone the second opened %d sessions, want 6", n)
+		}
+	})
+}
+
+// TestWhatIsReleasedDuringACallIsNotedAfterIt: a process is killed that waits for room. Its call
+// goes on for a moment, and its session is not in use for ever because of that.
+func TestWhatIsReleasedDuringACallIsNotedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMux(t, MuxConfig{Ledger: limited(map[budget.Kind]int64{budget.Sessions: 16})}, nil)
+		stop := loaderMux(t, m)
+		defer stop()
+		dead, waiting, _ := openMany(t, m, 1)
+		ended := make(chan error)
+		for range 2 {
+			go func() {
+				ended <- dead.Call(t.Context(), "loader.preload", PathsParams{Session: waiting, Paths: []string{"view/train/000", "view/train/001"}, Wait: true}, nil)
+			}()
+		}
+		synctest.Wait()
+		m.Released(1)
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if _, _, n := openMany(t, m, 2); n != 6 {
+			t.Errorf("when the process is gone another one opened %d sessions, want 6", n)
+		}
+		if len(m.mu.held) != 0 {
+			t.Errorf("the mux remembers %v", m.mu.held)
 		}
 	})
 }

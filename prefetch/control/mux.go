@@ -117,7 +117,17 @@ type Mux struct {
 		sync.Mutex
 		closed bool
 		calls  map[cursor]*call
+		// held are the open descriptions by which calls came that run.
+		held map[uint64]hold
 	}
+}
+
+// hold is an open description while methods run that were called by it.
+type hold struct {
+	// running counts them.
+	running int
+	// released says that it was closed meanwhile.
+	released bool
 }
 
 // method is a registered method.
@@ -155,6 +165,7 @@ func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
 	}
 	m.root, m.stop = context.WithCancel(context.Background())
 	m.mu.calls = make(map[cursor]*call)
+	m.mu.held = make(map[uint64]hold)
 	Handle(m, "hello", Anyone, m.hello)
 	return m
 }
@@ -264,8 +275,43 @@ func (m *Mux) ServeControl(ctx context.Context, caller Caller, cmd uint32, input
 }
 
 // Released notes that nobody has an open description of a directory any more with which
-// the mux was called.
-func (m *Mux) Released(handle uint64) { m.released(handle) }
+// the mux was called. Methods that were called by it and still run have their say first: it
+// would else be noted, and then be taken for open for ever.
+func (m *Mux) Released(handle uint64) {
+	m.mu.Lock()
+	h, running := m.mu.held[handle]
+	if running {
+		h.released = true
+		m.mu.held[handle] = h
+	}
+	m.mu.Unlock()
+	if !running {
+		m.released(handle)
+	}
+}
+
+// holdLocked notes that a method runs that was called by an open description.
+func (m *Mux) holdLocked(handle uint64) {
+	if handle == 0 {
+		return
+	}
+	h := m.mu.held[handle]
+	h.running++
+	m.mu.held[handle] = h
+}
+
+// unholdLocked notes that such a method has returned, and reports whether it was the last one
+// of a description that was closed.
+func (m *Mux) unholdLocked(handle uint64) (released bool) {
+	h := m.mu.held[handle]
+	if h.running > 1 {
+		h.running--
+		m.mu.held[handle] = h
+		return false
+	}
+	delete(m.mu.held, handle)
+	return h.released
+}
 
 // Close cancels the calls that run and waits for their methods to return.
 // Requests that come later are answered with [CodeStopping].
