@@ -40,7 +40,7 @@ func CheckPath(p string) error {
 // them to a user, also where it fails.
 func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, payer budget.User, name string) (*found, error) {
 	f := &found{ledger: p.cfg.Ledger, payer: payer}
-	err := p.walk(ctx, who, name, func(_ string, x Found) error {
+	err := walk(ctx, p.cfg.Rights, who, name, func(_ string, x Found) error {
 		if x.Err != nil || x.Staged {
 			return x.Err
 		}
@@ -52,25 +52,25 @@ func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, payer budge
 // walk calls f with every file that a path means, as far as who may read it, and with
 // what is below it that who may not. Links below a directory are not followed, so that
 // nothing comes twice.
-func (p *Prefetcher) walk(ctx context.Context, who session.Who, name string, f func(path string, found Found) error) error {
-	at, err := p.cfg.Rights.Open(ctx, who, name)
+func walk(ctx context.Context, rights Rights, who session.Who, name string, f func(path string, found Found) error) error {
+	at, err := rights.Open(ctx, who, name)
 	switch {
 	case err != nil:
 		return err
 	case at.Directory:
-		return p.walkDir(ctx, who, at.Path, f, 0)
+		return walkDir(ctx, rights, who, at.Path, f, 0)
 	default:
 		return f(name, at)
 	}
 }
 
-func (p *Prefetcher) walkDir(ctx context.Context, who session.Who, dir string, f func(string, Found) error, depth int) error {
+func walkDir(ctx context.Context, rights Rights, who session.Who, dir string, f func(string, Found) error, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%q is too deep: %w", dir, iofs.ErrInvalid)
 	}
 	after := ""
 	for {
-		page, err := p.cfg.Rights.ReadDir(ctx, who, dir, after)
+		page, err := rights.ReadDir(ctx, who, dir, after)
 		if err != nil {
 			if depth > 0 && unreadable(err) {
 				return f(dir, Found{Path: dir, Err: err})
@@ -82,7 +82,7 @@ func (p *Prefetcher) walkDir(ctx context.Context, who session.Who, dir string, f
 		}
 		for _, found := range page {
 			if found.Directory && found.Err == nil {
-				err = p.walkDir(ctx, who, found.Path, f, depth+1)
+				err = walkDir(ctx, rights, who, found.Path, f, depth+1)
 			} else {
 				err = f(found.Path, found)
 			}

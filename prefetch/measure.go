@@ -9,8 +9,14 @@ import (
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
-// measureStep is how long somebody measures while others wait for it.
-const measureStep = 10 * time.Millisecond
+const (
+	// measureStep is how long somebody measures while others wait for it.
+	measureStep = 10 * time.Millisecond
+	// storeStep is how long the object store may take to answer before others have the turn. It
+	// is much longer than what is known takes to be told, also where processors are busy: who
+	// works, and does not wait, is to keep its turn.
+	storeStep = 100 * time.Millisecond
+)
 
 // Measured tells how much of one path is in the cache.
 type Measured struct {
@@ -31,34 +37,23 @@ type Measured struct {
 // What who may not read is not counted, and an error.
 //
 // It works in turns with what other users measure, u being whose turn it is, and leaves
-// half of the processors to others.
+// half of the processors to others. While it waits for the store others have its turn.
 func (p *Prefetcher) Measure(ctx context.Context, u budget.User, who session.Who, paths []string) []Measured {
 	results := make([]Measured, 0, len(paths))
-	if err := p.measuring.take(ctx, u); err != nil {
+	mine := &turn{of: p.measuring, user: u}
+	if err := mine.take(ctx); err != nil {
 		return results
 	}
-	began, taken := time.Now(), true
-	defer func() {
-		if taken {
-			p.measuring.give()
-		}
-	}()
-	// pause lets others have their turn when this one has lasted long enough.
-	pause := func() error {
-		if !taken || time.Since(began) < measureStep {
-			return ctx.Err()
-		}
-		err := p.measuring.yield(ctx, u, &taken)
-		began = time.Now()
-		return err
-	}
+	defer mine.end()
+	pause := func() error { return mine.pause(ctx, measureStep) }
+	rights := lentRights{p.cfg.Rights, mine}
 	for _, path := range paths {
 		if pause() != nil {
 			break
 		}
 		m := Measured{Path: path}
 		var unreadable error
-		err := p.walk(ctx, who, path, func(_ string, f Found) error {
+		err := walk(ctx, rights, who, path, func(_ string, f Found) error {
 			if f.Err != nil {
 				unreadable = cmp.Or(unreadable, f.Err)
 				return pause()
@@ -84,4 +79,20 @@ func (p *Prefetcher) Measure(ctx context.Context, u budget.User, who session.Who
 		results = append(results, m)
 	}
 	return results
+}
+
+// lentRights lend a turn while the object store is asked.
+type lentRights struct {
+	Rights
+	turn *turn
+}
+
+func (r lentRights) Open(ctx context.Context, who session.Who, path string) (found Found, err error) {
+	lost := r.turn.lend(ctx, storeStep, func() { found, err = r.Rights.Open(ctx, who, path) })
+	return found, cmp.Or(err, lost)
+}
+
+func (r lentRights) ReadDir(ctx context.Context, who session.Who, path, after string) (page []Found, err error) {
+	lost := r.turn.lend(ctx, storeStep, func() { page, err = r.Rights.ReadDir(ctx, who, path, after) })
+	return page, cmp.Or(err, lost)
 }

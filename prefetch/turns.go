@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pailfs/pailfs/prefetch/budget"
 )
@@ -94,17 +95,55 @@ func (t *turns) give() {
 	t.mu.users = append(t.mu.users, u)
 }
 
-// yield lets others have their turn, if any wait, and takes another. taken says afterwards
-// whether there is one to be given back.
-func (t *turns) yield(ctx context.Context, u budget.User, taken *bool) error {
+// alone reports whether nobody waits.
+func (t *turns) alone() bool {
 	t.mu.Lock()
-	alone := len(t.mu.users) == 0
-	t.mu.Unlock()
-	if alone {
+	defer t.mu.Unlock()
+	return len(t.mu.users) == 0
+}
+
+// turn is the turn of a user who works for longer than one. It is used by one goroutine.
+type turn struct {
+	of   *turns
+	user budget.User
+	// taken says that it has to be given back, began when it came.
+	taken bool
+	began time.Time
+}
+
+// take waits for the turn.
+func (t *turn) take(ctx context.Context) error {
+	err := t.of.take(ctx, t.user)
+	t.taken, t.began = err == nil, time.Now()
+	return err
+}
+
+// pause lets others have their turn, if any wait and this one has lasted for step.
+func (t *turn) pause(ctx context.Context, step time.Duration) error {
+	if !t.taken || time.Since(t.began) < step || t.of.alone() {
 		return ctx.Err()
 	}
-	t.give()
-	err := t.take(ctx, u)
-	*taken = err == nil
-	return err
+	t.of.give()
+	return t.take(ctx)
+}
+
+// lend calls ask, which may wait for something outside. If that takes longer than step, others
+// have the turn meanwhile, and another one is taken afterwards.
+func (t *turn) lend(ctx context.Context, step time.Duration, ask func()) error {
+	if !t.taken {
+		return ctx.Err()
+	}
+	lent := time.AfterFunc(step, t.of.give)
+	ask()
+	if lent.Stop() {
+		return nil
+	}
+	return t.take(ctx)
+}
+
+// end gives the turn back.
+func (t *turn) end() {
+	if t.taken {
+		t.of.give()
+	}
 }

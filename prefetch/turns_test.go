@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,6 +105,65 @@ func TestOneUserWhoMeasuresMuchDoesNotKeepOthersWaiting(t *testing.T) {
 		}
 		if mine > whole/10 {
 			t.Errorf("a user waited for %v of the %v that a hundred calls of another one took", mine, whole)
+		}
+	})
+}
+
+// stuckRights wait at a path until they are freed, as for a store that does not answer.
+type stuckRights struct {
+	fakeRights
+	stuck chan struct{}
+}
+
+func (r stuckRights) wait(ctx context.Context, name string) {
+	if strings.HasPrefix(name, "stuck") {
+		select {
+		case <-r.stuck:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r stuckRights) Open(ctx context.Context, who session.Who, name string) (Found, error) {
+	r.wait(ctx, name)
+	return r.fakeRights.Open(ctx, who, name)
+}
+
+func (r stuckRights) ReadDir(ctx context.Context, who session.Who, name, after string) ([]Found, error) {
+	r.wait(ctx, "stuck") // at any directory
+	return r.fakeRights.ReadDir(ctx, who, name, after)
+}
+
+// TestWhoWaitsForTheStoreKeepsNobodyFromMeasuring: one who does lends its turn.
+func TestWhoWaitsForTheStoreKeepsNobodyFromMeasuring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree(1000, "stuck", "d/a", "x")
+		rights := stuckRights{fakeRights{Tree: tree}, make(chan struct{})}
+		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
+		defer stop()
+		atOnce := max(1, runtime.GOMAXPROCS(0)/2)
+		measure := func(ctx context.Context, uid uint32, path string) []Measured {
+			return p.Measure(ctx, budget.User{UID: uid}, session.As(uid, uid, session.Groups{}, session.Base{}), []string{path})
+		}
+		var all sync.WaitGroup
+		for i := range 2 * atOnce {
+			all.Go(func() {
+				path := []string{"stuck", "d"}[i%2] // a name, and a listing
+				if got := measure(t.Context(), 7, path); len(got) != 1 || got[0].Files != 1 || got[0].Err != nil {
+					t.Errorf("%s, at last: %+v", path, got)
+				}
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if got := measure(ctx, 8, "x"); len(got) != 1 || got[0].Files != 1 || ctx.Err() != nil {
+			t.Errorf("beside those who wait for the store: %+v, %v", got, ctx.Err())
+		}
+		close(rights.stuck)
+		all.Wait()
+		if free := p.measuring.mu.free; free != atOnce {
+			t.Errorf("%d turns are free", free)
 		}
 	})
 }

@@ -326,7 +326,7 @@ func (p *Prefetcher) nextWarm() (job, bool) {
 
 // walkWarm finds the files of a path. It waits while enough are known.
 func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
-	err := p.walk(j.ctx, path.who, path.path, func(file string, f Found) error {
+	err := walk(j.ctx, p.cfg.Rights, path.who, path.path, func(file string, f Found) error {
 		for {
 			p.mu.Lock()
 			switch {
@@ -477,7 +477,7 @@ func (p *Prefetcher) Evict(ctx context.Context, who session.Who, paths []string)
 	for _, path := range paths {
 		r := Evicted{Path: path}
 		var unreadable error
-		err := p.walk(ctx, who, path, func(_ string, f Found) error {
+		err := walk(ctx, p.cfg.Rights, who, path, func(_ string, f Found) error {
 			switch {
 			case f.Err != nil:
 				unreadable = cmp.Or(unreadable, f.Err)
