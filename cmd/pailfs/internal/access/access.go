@@ -9,8 +9,8 @@
 //
 // Two things differ. It does not know the capabilities of a process: user 0 may do
 // everything, and nobody else more than the modes say. And a symbolic link that leads out
-// of the directory of which the caller has a descriptor leads nowhere: a container that
-// sees a part of the mount is told of nothing beside it.
+// of the directory of which the caller has a descriptor may not be followed: a container that
+// sees a part of the mount is told of nothing beside it, not even of what others have found there.
 package access
 
 import (
@@ -118,7 +118,10 @@ func (r *Rights) Refused(ctx context.Context, who session.Who, name string) erro
 		}
 		return w.may(&at, read)
 	})
-	if errors.Is(err, iofs.ErrNotExist) {
+	switch {
+	case errors.Is(err, errLeaves): // what was there before is not seen any more
+		return fmt.Errorf("user %d may not read %q: %w", who.UID, name, iofs.ErrPermission)
+	case errors.Is(err, iofs.ErrNotExist):
 		return nil
 	}
 	return err

@@ -288,11 +288,11 @@ func TestLinksAreFollowedWithinTheView(t *testing.T) {
 		{somebody, "l1", "a/x", nil},
 		{somebody, "a/l2/y", "a/b/y", nil},
 		{somebody, "a/b/l3", "a/x", nil},
-		{inB, "a/b/l3", "", iofs.ErrNotExist},
+		{inB, "a/b/l3", "", iofs.ErrPermission},
 		{inB, "a/b/y", "a/b/y", nil},
 		{somebody, "l4", "", iofs.ErrPermission},
 		{somebody, "l5", "", iofs.ErrNotExist},
-		{somebody, "l6", "", iofs.ErrNotExist},
+		{somebody, "l6", "", iofs.ErrPermission},
 		{somebody, "l8", "", iofs.ErrPermission},
 		{session.Root(), "l8", "a/x", nil},
 		{session.Root(), "l4", "shut/z", nil},
@@ -305,6 +305,15 @@ func TestLinksAreFollowedWithinTheView(t *testing.T) {
 	}
 	if _, err := s.rights().Open(t.Context(), somebody, "l7"); err == nil {
 		t.Error("a loop leads somewhere")
+	}
+	// Others may have found what is there, or what was: that is not told either.
+	for name, who := range map[string]session.Who{"a/b/l3": inB, "l5": somebody, "l6": somebody} {
+		if err := s.rights().Refused(t.Context(), who, name); !errors.Is(err, iofs.ErrPermission) {
+			t.Errorf("%s is told: %v", name, err)
+		}
+	}
+	if err := s.rights().Refused(t.Context(), somebody, "a/b/l3"); err != nil {
+		t.Errorf("within the view: %v", err)
 	}
 }
 

@@ -26,6 +26,9 @@ const (
 // maxLinks is how many symbolic links are followed, as in the kernel.
 const maxLinks = 40
 
+// errLeaves is the error of a link that leaves the mount. Nothing of the mount is there.
+var errLeaves = fmt.Errorf("it is a link that leaves the mount: %w", iofs.ErrNotExist)
+
 // node is something that was found at a path without links.
 type node struct {
 	pailfs.Shown
@@ -114,7 +117,7 @@ func (w *walker) walk(ctx context.Context, name string) (trail []node, missing [
 			continue
 		case "..":
 			if len(trail) == 1 {
-				return nil, nil, fmt.Errorf("%q is a link that leads out of %q: %w", name, start.path, iofs.ErrNotExist)
+				return nil, nil, fmt.Errorf("%q is a link that leads out of %q: %w", name, start.path, iofs.ErrPermission)
 			}
 			trail = trail[:len(trail)-1]
 			continue
@@ -137,7 +140,7 @@ func (w *walker) walk(ctx context.Context, name string) (trail []node, missing [
 			return nil, nil, fmt.Errorf("%q: %w", name, syscall.ELOOP)
 		}
 		if path.IsAbs(target) {
-			return nil, nil, fmt.Errorf("%q is a link that leaves the mount: %w", join(here.path, part), iofs.ErrNotExist)
+			return nil, nil, fmt.Errorf("%q: %w", join(here.path, part), errLeaves)
 		}
 		parts = append(split(target), parts...)
 	}
