@@ -49,9 +49,9 @@ func unreadable(err error) bool {
 	return errors.Is(err, iofs.ErrPermission) || errors.Is(err, oss.ErrAccessDenied)
 }
 
-// denied reports whether an error of [Rights] says what who may do. Any other says that it
+// Denied reports whether an error of [Rights] says what who may do. Any other says that it
 // cannot be told at present, and is no reason to take back what has been told before.
-func denied(err error) bool {
+func Denied(err error) bool {
 	for _, final := range []error{iofs.ErrPermission, iofs.ErrNotExist, iofs.ErrInvalid, syscall.ELOOP} {
 		if errors.Is(err, final) {
 			return true

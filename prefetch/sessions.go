@@ -230,7 +230,7 @@ func (p *Prefetcher) refuse(ctx context.Context, who session.Who, files []sessio
 		}
 		switch err := p.cfg.Rights.Refused(ctx, who, f.Path); {
 		case err == nil:
-		case denied(err):
+		case Denied(err):
 			*f = session.File{Path: f.Path, State: session.Failed.String(), Err: err}
 		case f.Who == who:
 			f.Files, f.Bytes = 0, 0

@@ -208,7 +208,7 @@ func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Wh
 		switch err := p.cfg.Rights.Refused(asked, who, r.Path); {
 		case err == nil:
 			readable = append(readable, r)
-		case !denied(err) && !unreadable(err):
+		case !Denied(err) && !unreadable(err):
 			now.Next, now.Finished = r.Seq-1, false
 			now.Withheld = int64(len(now.Results) - i)
 			now.Results = readable

@@ -75,6 +75,12 @@ func (p program) flush(ctx context.Context, at, path string) error {
 		err := callDaemon(call, at, methodFlush, flushParams{Path: path, Begun: begun}, &a)
 		cancel()
 		switch {
+		case errors.Is(err, &control.Error{Code: control.CodeUntold}) && ctx.Err() == nil:
+			select {
+			case <-time.After(untoldPause):
+			case <-ctx.Done():
+			}
+			continue
 		case err != nil:
 			return err
 		case a.Done:
@@ -88,6 +94,9 @@ func (p program) flush(ctx context.Context, at, path string) error {
 		bar.show(most-a.Bytes, most, fmt.Sprintf("%d changes left", a.Left))
 	}
 }
+
+// untoldPause is the time between two questions while the daemon cannot tell who may ask.
+const untoldPause = time.Second
 
 // flushPatience is how long a daemon may take to say how far it is. On a machine that is
 // busy it takes longer than a statfs, and to give up then would be to fail for nothing.

@@ -15,6 +15,10 @@ import (
 // it was never opened, was closed, or has expired.
 const CodeNoSession Code = "no-session"
 
+// CodeUntold means that it cannot be told at present whether the caller may read what it has
+// named, because the object store does not answer. Nothing was done, and the call can be repeated.
+const CodeUntold Code = "untold"
+
 // preloadPatience is how long a preload waits for room before its client is told
 // how far it came, and progressPatience how long a job's news are waited for. A
 // client is answered within a second.
@@ -274,12 +278,18 @@ func fileStatuses(c Caller, in PathsParams, files []session.File) []FileStatus {
 }
 
 // Refusal returns what c is told who has named a path and may not read what is there, or
-// of whom that cannot be told.
+// of whom that cannot be told: err is what [prefetch.Rights] say.
 func Refusal(c Caller, err error) error {
-	if errors.Is(err, iofs.ErrPermission) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case prefetch.Errno(err) == "EACCES":
 		return Errorf(CodeRefused, "%s", explain(c, err))
+	case prefetch.Denied(err):
+		return Errorf(CodeFailed, "%s", explain(c, err))
+	default:
+		return Errorf(CodeUntold, "it cannot be told at present whether user %d may read it: the object store may not answer; try again later", c.UID)
 	}
-	return err
 }
 
 // explain returns the text of err. To callers who see a subdirectory only it does

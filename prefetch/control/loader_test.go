@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -292,6 +293,28 @@ func TestWhatIsReleasedDuringACallIsNotedAfterIt(t *testing.T) {
 			t.Errorf("the mux remembers %v", m.mu.held)
 		}
 	})
+}
+
+// TestWhoMayReadIsUntoldWhileTheStoreIsAway: nothing is said to have failed for that, and no more
+// is told of a path than that.
+func TestWhoMayReadIsUntoldWhileTheStoreIsAway(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		code Code
+	}{
+		{fmt.Errorf("user 2000 may not read %q: %w", "hidden", iofs.ErrPermission), CodeRefused},
+		{fmt.Errorf("list %q: %w", "hidden", oss.ErrAccessDenied), CodeRefused},
+		{fmt.Errorf("%q: %w", "hidden", syscall.ELOOP), CodeFailed},
+		{fmt.Errorf("list %q: %w", "hidden", oss.ErrUnavailable), CodeUntold},
+		{fmt.Errorf("list %q: %w", "hidden", context.DeadlineExceeded), CodeUntold},
+		{errors.New("dial tcp: connection refused"), CodeUntold},
+		{fmt.Errorf("list %q: %w", "hidden", context.Canceled), CodeCanceled},
+	} {
+		got := errorOf(Refusal(Caller{UID: 2000, Dir: "view"}, test.err))
+		if got.Code != test.code || got.Code != CodeCanceled && strings.Contains(got.Message, "hidden") {
+			t.Errorf("%v: %+v, want %s", test.err, got, test.code)
+		}
+	}
 }
 
 func TestPathsAreThoseOfTheDirectoryThatWasOpened(t *testing.T) {
