@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"sync"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -38,6 +39,7 @@ type ControllerConfig struct {
 type Driver struct {
 	cfg    Config
 	server *grpc.Server
+	node   *node
 }
 
 // Open returns a driver. It serves nothing yet.
@@ -50,6 +52,7 @@ func Open(cfg Config) (*Driver, error) {
 		if err != nil {
 			return nil, err
 		}
+		d.node = n
 		spec.RegisterNodeServer(d.server, n)
 	}
 	if cfg.Controller != nil {
@@ -79,8 +82,16 @@ func Listen(socket string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers calls until ctx ends, and then those that have begun.
+// Serve answers calls until ctx ends, and then those that have begun. Meanwhile it removes the caches of this node that
+// were not used for a week.
 func (d *Driver) Serve(ctx context.Context, l net.Listener) error {
+	if d.node != nil {
+		sweeping, stop := context.WithCancel(ctx)
+		var sweeper sync.WaitGroup
+		sweeper.Go(func() { d.node.run(sweeping) })
+		defer sweeper.Wait()
+		defer stop()
+	}
 	stop := context.AfterFunc(ctx, d.server.GracefulStop)
 	defer stop()
 	return d.server.Serve(l)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -93,7 +94,7 @@ func (n *node) NodeStageVolume(ctx context.Context, r *spec.NodeStageVolumeReque
 	if err != nil {
 		return nil, refuse(codes.InvalidArgument, "%v", err)
 	}
-	err = n.with(ctx, r.GetVolumeId(), true, func(ctx context.Context, v *volume) error { return n.stage(ctx, v, d, keys) })
+	err = n.with(ctx, r.GetVolumeId(), true, func(ctx context.Context, v *volume) error { return n.stage(ctx, v, r.GetVolumeId(), d, keys) })
 	return &spec.NodeStageVolumeResponse{}, err
 }
 
@@ -103,11 +104,21 @@ func (n *node) NodeUnstageVolume(ctx context.Context, r *spec.NodeUnstageVolumeR
 	if err != nil {
 		return nil, err
 	}
-	err = n.with(ctx, r.GetVolumeId(), false, func(ctx context.Context, v *volume) error { return n.unstage(ctx, v, at) })
-	if errors.Is(err, errNoVolume) {
-		err = nil // it was not staged, or all is done
-	}
+	err = n.end(ctx, r.GetVolumeId(), at)
 	return &spec.NodeUnstageVolumeResponse{}, err
+}
+
+// end unstages a volume. One of which the node knows nothing has ended, unless its cache holds what is not uploaded.
+func (n *node) end(ctx context.Context, id, at string) error {
+	notes, err := n.notes(id)
+	if err != nil {
+		return err
+	}
+	err = n.with(ctx, id, len(notes) > 0, func(ctx context.Context, v *volume) error { return n.unstage(ctx, v, id, at) })
+	if errors.Is(err, errNoVolume) {
+		return nil
+	}
+	return err
 }
 
 // NodePublishVolume implements [spec.NodeServer].
@@ -135,9 +146,9 @@ func (n *node) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolumeR
 	}
 	err = n.with(ctx, asked.id, asked.inline, func(ctx context.Context, v *volume) error {
 		if asked.inline {
-			err = n.stage(ctx, v, d, keys)
+			err = n.stage(ctx, v, asked.id, d, keys)
 		} else {
-			err = n.staged(ctx, v, d, keys)
+			err = n.staged(ctx, v, asked.id, d, keys)
 		}
 		if err != nil {
 			return err
@@ -169,14 +180,26 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishVol
 		case err != nil:
 			return err
 		case d.Inline:
-			return n.unstage(ctx, v, d.At)
+			return n.unstage(ctx, v, r.GetVolumeId(), d.At)
 		}
 		return nil
 	})
 	if errors.Is(err, errNoVolume) {
-		err = unmountAll(to)
+		err = n.unpublishForgotten(ctx, r.GetVolumeId(), to)
 	}
 	return &spec.NodeUnpublishVolumeResponse{}, err
+}
+
+// unpublishForgotten is the end of a pod of which the node does not know the volume. An inline one ends with it.
+func (n *node) unpublishForgotten(ctx context.Context, id, to string) error {
+	if err := unmountAll(to); err != nil {
+		return err
+	}
+	notes, err := n.notes(id)
+	if err != nil || !slices.ContainsFunc(notes, func(c cacheNote) bool { return c.Daemon.Inline }) {
+		return err
+	}
+	return n.end(ctx, id, filepath.Join(n.cfg.RunDir, digest(id), "mount"))
 }
 
 // given returns the path of a call as the mount table shows it, if volume and path are given.

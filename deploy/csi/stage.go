@@ -12,7 +12,7 @@ import (
 )
 
 // stage brings about that the mount of a volume answers at d.At. A dead one is replaced.
-func (n *node) stage(ctx context.Context, v *volume, d daemon, keys []byte) error {
+func (n *node) stage(ctx context.Context, v *volume, id string, d daemon, keys []byte) error {
 	t, err := readMounts()
 	if err != nil {
 		return err
@@ -44,7 +44,17 @@ func (n *node) stage(ctx context.Context, v *volume, d daemon, keys []byte) erro
 			return v.noteKeys(keys)
 		}
 	}
-	if err := v.note(d, keys); err != nil {
+	var last *daemon
+	if noted {
+		last = &before
+	}
+	if err := n.elsewhere(ctx, id, d, last); err != nil {
+		if !noted {
+			return withForgotten(err, v)
+		}
+		return err
+	}
+	if err := errors.Join(noteCache(id, d), v.note(d, keys)); err != nil {
 		return err
 	}
 	err = n.pailfs.mount(ctx, v, d)
@@ -66,7 +76,7 @@ func withForgotten(err error, v *volume) error {
 }
 
 // staged brings about that the mount of a volume that was staged answers, and gives it new keys, if there are any.
-func (n *node) staged(ctx context.Context, v *volume, asked daemon, keys []byte) error {
+func (n *node) staged(ctx context.Context, v *volume, id string, asked daemon, keys []byte) error {
 	d, err := v.daemon()
 	if err != nil {
 		return err
@@ -77,7 +87,7 @@ func (n *node) staged(ctx context.Context, v *volume, asked daemon, keys []byte)
 	if other := d.difference(asked); other != "" {
 		return refuse(codes.FailedPrecondition, "the volume is staged on this node with other settings (%s); all its pods on a node share one mount, and so one fsGroup", other)
 	}
-	return n.stage(ctx, v, d, keys)
+	return n.stage(ctx, v, id, d, keys)
 }
 
 func stuckAt(at string) error {
@@ -86,16 +96,33 @@ func stuckAt(at string) error {
 
 // unstage brings about that what was written is in the object store, that nothing is mounted at the directory and that
 // nothing is left of the volume but its cache.
-func (n *node) unstage(ctx context.Context, v *volume, at string) error {
+func (n *node) unstage(ctx context.Context, v *volume, id, at string) error {
 	d, err := v.daemon()
 	switch {
 	case errors.Is(err, errNoVolume):
-		d.At = at
+		if err := n.drain(ctx, v, daemon{At: at}); err != nil {
+			return err
+		}
+		err = n.recover(ctx, v, id, at)
 	case err != nil:
 		return err
 	case d.At != at:
 		return nil // it is staged elsewhere
+	default:
+		if err = n.drain(ctx, v, d); err == nil {
+			err = d.settle()
+		}
 	}
+	if err != nil {
+		return err
+	}
+	return v.forget()
+}
+
+// drain brings about that nothing is mounted where a daemon is noted to be, and that what it was given is in the object
+// store.
+func (n *node) drain(ctx context.Context, v *volume, d daemon) error {
+	at := d.At
 	for {
 		t, err := readMounts()
 		if err != nil {
@@ -136,12 +163,7 @@ func (n *node) unstage(ctx context.Context, v *volume, at string) error {
 				return err
 			}
 		default:
-			if d.Inline {
-				if err := os.RemoveAll(d.CacheDir); err != nil {
-					return fmt.Errorf("remove the cache of the volume: %w", err)
-				}
-			}
-			return v.forget()
+			return nil
 		}
 	}
 }
