@@ -75,8 +75,8 @@ func (p *Prefetcher) find(ctx context.Context, key session.Key, params session.P
 		p.log.Warn("cannot read what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
 	}
 	there, why := p.findShared(ctx, key, params, now)
-	if why != "" {
-		k.where.Reason = why
+	if why.Reason != "" {
+		k.where.Reason, k.where.Detail = why.Reason, why.Detail
 		return own, k
 	}
 	k.where, k.shared, k.onMount = p.cfg.Shared.Where(key), true, there != nil
@@ -95,33 +95,36 @@ func (p *Prefetcher) find(ctx context.Context, key session.Key, params session.P
 
 // findShared returns what the mount has of a session, or why the mount is not the
 // place for it.
-func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params session.Params, now time.Time) (there *savedSession, why string) {
+func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params session.Params, now time.Time) (there *savedSession, why Persistence) {
 	switch {
 	case p.cfg.Shared == nil:
-		return nil, "the mount cannot be written: another node will not know what this one held"
+		return nil, Persistence{Reason: "the mount cannot be written: another node will not know what this one held"}
 	case !params.Shared:
-		return nil, "no directory of the mount was named for it"
+		return nil, Persistence{Reason: "no directory of the mount was named for it"}
 	}
 	where := p.cfg.Shared.Where(key)
 	if where.Kind != KindMount {
-		return nil, where.Reason
+		return nil, where
 	}
-	if err := p.mayKeep(ctx, params.Who, where.Path); err != nil {
-		return nil, err.Error()
+	switch err := p.mayKeep(ctx, params.Who, where.Path); {
+	case errors.Is(err, errMayNot):
+		return nil, Persistence{Reason: err.Error()}
+	case err != nil:
+		return nil, Persistence{Reason: fmt.Sprintf("it cannot be told whether user %d may keep a session there", params.Who.UID), Detail: err}
 	}
 	there, err := p.load(ctx, p.cfg.Shared, key, now)
 	if err != nil {
 		// It may be somebody's file, and is not replaced.
-		return nil, fmt.Sprintf("what the mount has of it cannot be read: %v", err)
+		return nil, Persistence{Reason: "what the mount has of it cannot be read", Detail: err}
 	}
 	if there == nil {
-		return nil, ""
+		return nil, Persistence{}
 	}
 	h := &there.header
 	if h.Host != p.cfg.Host && !h.Left && now.Sub(h.Saved) < inUse {
-		return nil, fmt.Sprintf("host %q uses a session of this name: give every node a persistence path of its own, or set GROUP_RANK", h.Host)
+		return nil, Persistence{Reason: fmt.Sprintf("host %q uses a session of this name: give every node a persistence path of its own, or set GROUP_RANK", h.Host)}
 	}
-	return there, ""
+	return there, Persistence{}
 }
 
 // errMayNot means that a session may not be kept where its client has named a directory.
@@ -136,7 +139,7 @@ func (p *Prefetcher) mayKeep(ctx context.Context, who session.Who, path string) 
 	case errors.Is(err, iofs.ErrPermission):
 		return fmt.Errorf("user %d: %w", who.UID, errMayNot)
 	default:
-		return fmt.Errorf("it cannot be told whether user %d may keep a session there: %w", who.UID, err)
+		return err
 	}
 }
 
@@ -298,7 +301,7 @@ func (p *Prefetcher) shareOne(ctx context.Context, key session.Key) {
 	case err == nil:
 	case errors.Is(err, ErrTaken), errors.Is(err, errMayNot):
 		k.shared, k.where = false, p.cfg.Store.Where(key)
-		k.where.Reason = err.Error()
+		k.where.Reason, k.where.Detail = "it is kept there no longer", err
 	default:
 		k.changed = true // again the next time
 	}

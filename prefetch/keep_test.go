@@ -3,7 +3,6 @@ package prefetch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"strings"
@@ -349,7 +348,7 @@ func TestAStoreThatIsDownCostsNothingButTheSharedState(t *testing.T) {
 		b := startNode(t, "b", own, mount)
 		defer b.stop()
 		b.view.down = true
-		if _, got := b.open(t, "second"); got.Adopted != 7 || got.Persistence.Kind == KindMount || !strings.Contains(got.Persistence.Reason, fmt.Sprint(errDown)) {
+		if _, got := b.open(t, "second"); got.Adopted != 7 || got.Persistence.Kind == KindMount || !errors.Is(got.Persistence.Detail, errDown) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -48,8 +48,10 @@ type Persistence struct {
 	// Kind is KindMount (in the bucket, for every node), KindNode or none.
 	Kind string `json:"kind"`
 	Path string `json:"path,omitempty"`
-	// Reason says why it is not kept on the mount.
+	// Reason says why it is not kept on the mount. It names no path.
 	Reason string `json:"reason,omitempty"`
+	// Detail is what is wrong there, for who may see all of the mount.
+	Detail error `json:"-"`
 }
 
 const (

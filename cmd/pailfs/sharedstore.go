@@ -57,7 +57,7 @@ func (s *mountStore) key(key session.Key) string { return s.prefix + s.path(key)
 func (s *mountStore) Where(key session.Key) prefetch.Persistence {
 	switch {
 	case key.Task == "" || strings.HasPrefix(key.Task+"/", ".pailfs/"):
-		return prefetch.Persistence{Reason: fmt.Sprintf("%q is no directory for it", "/"+key.Task)}
+		return prefetch.Persistence{Reason: "the root of the mount and .pailfs are no directories for it"}
 	default:
 		return prefetch.Persistence{Kind: prefetch.KindMount, Path: s.path(key)}
 	}

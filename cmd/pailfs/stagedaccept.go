@@ -37,8 +37,8 @@ func (d *daemon) answerAccept(ctx context.Context, caller control.Caller, params
 		return writeback.Remains{}, err
 	}
 	// What is not there may have been removed, and lost before.
-	if err := d.rights.Refused(ctx, caller.Who(), path); err != nil {
-		return writeback.Remains{}, control.Refusal(caller, err)
+	if err := d.refused(ctx, caller, path); err != nil {
+		return writeback.Remains{}, err
 	}
 	switch {
 	case d.writing == nil:

@@ -233,6 +233,21 @@ const (
 	flushNamed = 20
 )
 
+// rightsPatience is how long the object store may take to tell whether a caller may read a file:
+// until then that is not known.
+const rightsPatience = 5 * time.Second
+
+// refused returns what is told to a caller who may not read what is at path, or of whom that is not
+// known.
+func (d *daemon) refused(ctx context.Context, caller control.Caller, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, rightsPatience)
+	defer cancel()
+	if err := d.rights.Refused(ctx, caller.Who(), path); err != nil {
+		return control.Refusal(caller, err)
+	}
+	return nil
+}
+
 // answerFlush is the control method flush.
 func (d *daemon) answerFlush(ctx context.Context, caller control.Caller, params flushParams) (flushAnswer, error) {
 	path, err := caller.Path(params.Path)
@@ -240,8 +255,8 @@ func (d *daemon) answerFlush(ctx context.Context, caller control.Caller, params 
 		return flushAnswer{}, err
 	}
 	// What is not there may have been removed, which is to be published, too.
-	if err := d.rights.Refused(ctx, caller.Who(), path); err != nil {
-		return flushAnswer{}, control.Refusal(caller, err)
+	if err := d.refused(ctx, caller, path); err != nil {
+		return flushAnswer{}, err
 	}
 	if d.writing == nil {
 		return flushAnswer{Done: true}, nil

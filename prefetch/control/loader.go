@@ -118,8 +118,23 @@ func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult,
 	}
 	return OpenResult{
 		Session: got.Session, Adopted: got.Adopted, Quota: got.Quota, Budget: got.Budget,
-		Lease: got.Lease.Seconds(), Persistence: got.Persistence,
+		Lease: got.Lease.Seconds(), Persistence: keptFor(c, got.Persistence),
 	}, nil
+}
+
+// keptFor is what c is told of where its session is kept. Who sees a subdirectory of the mount, as a
+// container does, is told paths below that, and no path of the host.
+func keptFor(c Caller, p prefetch.Persistence) prefetch.Persistence {
+	switch {
+	case c.Dir == "" && p.Detail != nil:
+		p.Reason += ": " + p.Detail.Error()
+	case c.Dir == "":
+	case p.Kind == prefetch.KindMount:
+		p.Path = seen(c.Dir, p.Path)
+	default:
+		p.Path = ""
+	}
+	return p
 }
 
 // CloseParams are the parameters of loader.close.

@@ -317,6 +317,28 @@ func TestWhoMayReadIsUntoldWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
+// TestWhoSeesAPartOfTheMountIsToldNoPathOfTheHost: nor one of the mount beside that part.
+func TestWhoSeesAPartOfTheMountIsToldNoPathOfTheHost(t *testing.T) {
+	detail := errors.New("look for session: prefix/beside: connection refused")
+	for _, test := range []struct {
+		dir       string
+		kept      prefetch.Persistence
+		path, why string
+	}{
+		{"", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r"}, "/cache/s", "r"},
+		{"view", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r"}, "", "r"},
+		{"", prefetch.Persistence{Kind: "mount", Path: "view/t/s"}, "view/t/s", ""},
+		{"view", prefetch.Persistence{Kind: "mount", Path: "view/t/s"}, "t/s", ""},
+		{"view/t", prefetch.Persistence{Kind: "mount", Path: "view/u/s"}, "", ""},
+		{"", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r", Detail: detail}, "/cache/s", "r: " + detail.Error()},
+		{"view", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r", Detail: detail}, "", "r"},
+	} {
+		if got := keptFor(Caller{Dir: test.dir}, test.kept); got.Path != test.path || got.Reason != test.why {
+			t.Errorf("on %q, of %+v, told %q, %q", test.dir, test.kept, got.Path, got.Reason)
+		}
+	}
+}
+
 func TestPathsAreThoseOfTheDirectoryThatWasOpened(t *testing.T) {
 	for _, test := range []struct{ dir, name, want string }{
 		{"", "a/b", "a/b"},
