@@ -6,8 +6,10 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -167,5 +169,59 @@ func TestControlIsToldWhenAProcessHasClosedItsDirectory(t *testing.T) {
 	eventually(t, "both were released", func() bool { return len(u.closed()) > 1 })
 	if got := u.closed(); !slices.Equal(got, []uint64{two, one}) {
 		t.Errorf("released were %v, want %d, then %d when its copy was closed too", got, two, one)
+	}
+}
+
+// gathering is a Control whose calls wait for one another.
+type gathering struct {
+	running, most atomic.Int64
+	over          chan struct{}
+}
+
+func (g *gathering) ServeControl(context.Context, Caller, uint32, []byte, []byte) (int32, syscall.Errno) {
+	n := g.running.Add(1)
+	defer g.running.Add(-1)
+	for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
+	}
+	<-g.over
+	return 0, 0
+}
+
+func (g *gathering) Released(uint64) {}
+
+// largeCommand is _IOWR('p', 2, 16 KiB - 1): a request that go-fuse keeps in the buffer into which
+// it was read.
+const largeCommand = 3<<30 | (16<<10-1)<<16 | 'p'<<8 | 2
+
+func TestRequestsThatAreServedAtOnceHaveABound(t *testing.T) {
+	const callers, bound = 200, requestMemory / maxRead
+	g := &gathering{over: make(chan struct{})}
+	end := sync.OnceFunc(func() { close(g.over) })
+	defer end() // before the mount is taken away
+	w := newWorld()
+	w.put("file", 10)
+	s := mounted(t, w, Config{Control: g}, cache.Config{})
+	fd, err := unix.Open(s.dir, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }() // only read
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			var buf [16 << 10]byte
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), largeCommand, uintptr(unsafe.Pointer(&buf))); errno != 0 {
+				t.Error(errno)
+			}
+		})
+	}
+	eventually(t, "many are served at once", func() bool { return g.most.Load() >= bound/2 })
+	// Beyond the bound there is nothing to wait for. For a while it is looked for.
+	for until := time.Now().Add(time.Second); g.most.Load() <= bound && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	}
+	end()
+	all.Wait()
+	if got := g.most.Load(); got > bound {
+		t.Errorf("%d requests with buffers of %d bytes were served at once, want at most %d", got, maxRead, bound)
 	}
 }

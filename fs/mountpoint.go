@@ -129,6 +129,11 @@ const (
 	maxBackground = 128
 )
 
+// requestMemory bounds the buffers of the requests that are being read or served, in bytes. go-fuse
+// reads each request into a buffer of maxRead, and keeps that until the answer where the request
+// has 128 bytes or more: a WRITE, an ioctl, a long name. A request beyond waits in the kernel.
+const requestMemory = 40 << 20
+
 // largestRead is the size that the kernel allows a READ to have: maxRead, unless
 // the machine is set to less.
 func largestRead() int {
@@ -151,6 +156,8 @@ func mountOptions(cfg Config, direct bool) *fuse.MountOptions {
 		Options:       []string{"default_permissions"},
 		MaxWrite:      maxRead,
 		MaxBackground: maxBackground,
+
+		MaxInflightRequestBytes: requestMemory,
 		// A reply of 1 MiB and its header do not fit into a pipe.
 		DisableSplice: true,
 		// An inode's content never changes, so the kernel need not ask for its size

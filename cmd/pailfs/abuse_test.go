@@ -27,9 +27,6 @@ const (
 	abuseBound = 150_000_000
 	// firstAbuser is the user id of the first of those who attack.
 	firstAbuser = 70_000
-	// abusersAtOnce is how many of them call at the same moment. go-fuse keeps a buffer of
-	// 1 MiB for each request that it serves; those that wait have a budget.
-	abusersAtOnce = 40
 )
 
 // caller speaks to a mount as somebody else. The kernel tells a FUSE daemon the file
@@ -65,26 +62,28 @@ func calls(c *control.Client, method string, params, result any) error {
 	return c.Call(context.Background(), method, params, result)
 }
 
-// abusers runs f as n users, abusersAtOnce of them at a time.
+// abusers runs f as n users, all of them at once.
 func abusers(t *testing.T, dir string, n int, f func(i int, c *control.Client)) {
 	t.Helper()
 	var all sync.WaitGroup
-	slots := make(chan struct{}, abusersAtOnce)
 	for i := range n {
-		slots <- struct{}{}
 		all.Go(func() {
-			defer func() { <-slots }()
 			caller{firstAbuser + i}.do(t, dir, func(c *control.Client) { f(i, c) })
 		})
 	}
 	all.Wait()
 }
 
-// mountForAbuse mounts some files for everybody and reads them: a tenth of what the memory
-// tier holds.
-func mountForAbuse(t *testing.T, args ...string) *loaderMount {
+// The files of a mount that is attacked: a tenth of what the memory tier holds, and more than that.
+const (
+	fewFiles  = 60
+	manyFiles = abuseTier/100_000 + 50
+)
+
+// mountForAbuse mounts files for everybody and reads them.
+func mountForAbuse(t *testing.T, files int, args ...string) *loaderMount {
 	t.Helper()
-	m := mountForLoader(t, 60, append([]string{"--allow-other", "--cache-size", "1GiB", "--memory", "64MiB"}, args...)...)
+	m := mountForLoader(t, files, append([]string{"--allow-other", "--cache-size", "1GiB", "--memory", "64MiB"}, args...)...)
 	openUp(t, m.at)
 	m.readAll(t)
 	return m
@@ -216,7 +215,7 @@ func (m *loaderMount) sessionBytes(t *testing.T) (files int, bytes int64) {
 }
 
 func TestOneUserCanNeitherFillTheMemoryNorTheDiskNorStopOthers(t *testing.T) {
-	m := mountForAbuse(t)
+	m := mountForAbuse(t, fewFiles)
 	var opened, refused int
 	caller{firstAbuser}.do(t, m.at, func(c *control.Client) { opened, refused = announceTooMuch(t, c, 1500, 1) })
 	m.sampler(t, firstAbuser+1)
@@ -234,17 +233,19 @@ func TestOneUserCanNeitherFillTheMemoryNorTheDiskNorStopOthers(t *testing.T) {
 	m.bounded(t)
 }
 
-func TestAHundredUsersCanNeitherFillTheMemoryNorStopRoot(t *testing.T) {
-	m := mountForAbuse(t)
+// TestThreeHundredUsersAtOnceCanNeitherFillTheMemoryNorStopRoot has each of them announce too much,
+// with the memory tier full: what takes memory is how many requests are served at once.
+func TestThreeHundredUsersAtOnceCanNeitherFillTheMemoryNorStopRoot(t *testing.T) {
+	m := mountForAbuse(t, manyFiles)
 	var opened, refused atomic.Int64
-	abusers(t, m.at, 100, func(_ int, c *control.Client) {
-		o, r := announceTooMuch(t, c, 20, 4)
+	abusers(t, m.at, 300, func(_ int, c *control.Client) {
+		o, r := announceTooMuch(t, c, 7, 4)
 		opened.Add(int64(o))
 		refused.Add(int64(r))
 	})
 	m.sampler(t, 0)
 	m.readAll(t)
-	t.Logf("a hundred users opened %d of 2000 sessions; %d calls were refused", opened.Load(), refused.Load())
+	t.Logf("three hundred users opened %d of 2100 sessions; %d calls were refused", opened.Load(), refused.Load())
 	if opened.Load() > 1152 || refused.Load() == 0 {
 		t.Error("they have more sessions than their share")
 	}

@@ -221,7 +221,7 @@ func numberOf(t *testing.T, variable string, otherwise int) int {
 // size.
 func TestNoCallOfManyUsersTakesMoreThanTheBound(t *testing.T) {
 	total, seed := numberOf(t, fuzzCallsEnv, 3000), numberOf(t, fuzzSeedEnv, 1)
-	m := mountForAbuse(t)
+	m := mountForAbuse(t, manyFiles)
 	methods := fuzzedMethods()
 	hello := dial(t, m.at).Hello()
 	names := hello.Methods

@@ -53,9 +53,7 @@ func (m *loaderMount) crowd(t *testing.T, beside func()) (answered int64) {
 // buffers are memory that nobody has touched; the next are what the collector took back, and are
 // cleared.
 func TestFourHundredThreadsOfOneUserTakeNoMoreThanTheBound(t *testing.T) {
-	m := mountForLoader(t, abuseTier/100_000+50, "--allow-other", "--cache-size", "1GiB", "--memory", "64MiB")
-	openUp(t, m.at)
-	m.readAll(t)
+	m := mountForAbuse(t, manyFiles)
 	for range 2 {
 		answered := m.crowd(t, func() {
 			m.sampler(t, firstAbuser+1)

@@ -23,7 +23,7 @@ const (
 	// Jobs are warm jobs, by their number.
 	Jobs
 	// Waits are ioctls that wait in the daemon for a call to end, by their number: each has a
-	// buffer of 1 MiB there.
+	// buffer of 1 MiB there, of some 40 that all requests share.
 	Waits
 	// Kinds is how many there are.
 	Kinds
@@ -51,7 +51,7 @@ type Limits [Kinds]int64
 // the collector leaves lying beside it, is less than the 150 MB that the daemon may have
 // beside its memory tier.
 func DefaultLimits() Limits {
-	return Limits{Sessions: 1536, Names: 24 << 20, Calls: 2048, Requests: 8 << 20, Answers: 8 << 20, Jobs: 32, Waits: 32}
+	return Limits{Sessions: 1536, Names: 24 << 20, Calls: 2048, Requests: 8 << 20, Answers: 8 << 20, Jobs: 32, Waits: 16}
 }
 
 // User is somebody to whom something is charged.
