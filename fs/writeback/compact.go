@@ -20,8 +20,8 @@ const (
 	// compactFactor is how much larger than the state it may be.
 	compactFactor = 4
 	// maxCarried is how much content of small files a compaction carries over, in bytes,
-	// since it is in memory meanwhile. The rest goes to the disk.
-	maxCarried = 32 << 20
+	// since it is in memory twice meanwhile. The rest goes to the disk.
+	maxCarried = 8 << 20
 	// lowCompactFrom is the size from which it is compacted on a full disk.
 	lowCompactFrom = 16 << 10
 )
@@ -179,7 +179,12 @@ func (s *Space) readContent(f *fileState) ([]byte, error) {
 // snapshot returns a journal that makes st. The content that inline lacks is so
 // little, and so new, that it may be read under the lock.
 func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]byte, error)) ([]byte, error) {
-	b := frame(journal.Header(), &identityRecord{st.Identity})
+	// It is made for all of it: to grow step by step costs several times as much memory.
+	room := 512 * (len(st.Files) + len(st.Ops) + len(st.Keys))
+	for _, c := range inline {
+		room += len(c.data)
+	}
+	b := frame(append(make([]byte, 0, room), journal.Header()...), &identityRecord{st.Identity})
 	b = frame(b, &bootRecord{st.Boot})
 	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
 		f := st.Files[id]
