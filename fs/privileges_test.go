@@ -272,7 +272,7 @@ func TestAFileThatIsMadeAgainOfTheSameBytesHasItsOwnMode(t *testing.T) {
 			t.Errorf("the file number %d has mode %o, want %o", i, st.Mode&0o7777, mode)
 		}
 		e, _, err := w.space.Lookup(t.Context(), "", "f")
-		if err != nil || e.Attr == nil || uint32(e.Attr.Mode)&0o7777 != mode {
+		if err != nil || e.Attr == nil || e.Attr.Mode&0o7777 != mode {
 			t.Errorf("the bucket's file number %d has mode %+v, %v, want %o", i, e.Attr, err, mode)
 		}
 		must(t, os.Remove(w.path("f")))

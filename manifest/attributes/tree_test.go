@@ -334,7 +334,7 @@ func TestLateAnswerDoesNotTakeThePlaceOfWhatWasNoted(t *testing.T) {
 				t.Helper()
 				e, _, err := tree.Lookup(t.Context(), "", "f")
 				w.must(err)
-				return uint32(e.Attr.Mode) & 0o7777
+				return e.Attr.Mode & 0o7777
 			}
 			if got := mode(); got != 0o755 {
 				t.Errorf("while the late answer is on its way the mode is %o, want 755", got)

@@ -50,7 +50,7 @@ func readMark(dir string) (m mark, ok bool) {
 
 // forgetMark makes what is in the journal of dir nothing that is known to be on the disk.
 func forgetMark(dir string) {
-	os.Remove(filepath.Join(dir, syncedName)) //nolint:errcheck // it is not there, or the disk takes nothing at all
+	os.Remove(filepath.Join(dir, syncedName))
 }
 
 // closeMark closes the file of the mark. The caller holds j.syncing.
