@@ -293,3 +293,32 @@ func TestDefaultMemoryFollowsTheControlGroup(t *testing.T) {
 		}
 	}
 }
+
+func TestSystemMemoryIsThatOfTheControlGroup(t *testing.T) {
+	for name, c := range map[string]struct {
+		files       map[string]string
+		total, free int64
+	}{
+		"no group": {map[string]string{"proc/meminfo": "MemTotal: 1000 kB\nMemFree: 600 kB\n"}, 1000 << 10, 600 << 10},
+		"v2": {map[string]string{
+			"proc/meminfo": "MemTotal: 1000 kB\nMemFree: 600 kB\n", "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/memory.max": "409600\n", "sys/fs/cgroup/a/memory.current": "102400\n",
+		}, 409600, 307200},
+		"v1, all used": {map[string]string{
+			"proc/meminfo": "MemTotal: 1000 kB\nMemFree: 600 kB\n", "proc/self/cgroup": "4:memory:/y\n",
+			"sys/fs/cgroup/memory/y/memory.limit_in_bytes": "204800\n", "sys/fs/cgroup/memory/y/memory.usage_in_bytes": "204900\n",
+		}, 204800, 0},
+		"nothing": {nil, 0, 0},
+	} {
+		root := t.TempDir()
+		for path, content := range c.files {
+			path = filepath.Join(root, path)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if total, free := systemMemory(root); total != c.total || free != c.free {
+			t.Errorf("%s: %d of %d are free, want %d of %d", name, free, total, c.free, c.total)
+		}
+	}
+}

@@ -97,6 +97,8 @@ type Config struct {
 	// PassthroughMin is the smallest size, in bytes, that is passed through; 0
 	// means DefaultPassthroughMin.
 	PassthroughMin int64
+	// pages takes the place of what is known of the kernel's page cache, in tests.
+	pages *pageCache
 	// AllowOther lets users other than the one who mounts use the mount.
 	AllowOther bool
 	// AllowNonEmpty permits a mount point that has entries, which it hides.

@@ -38,6 +38,8 @@ type filesystem struct {
 	moves    moves
 	handles  handleTable
 	keeping  keeping
+	pages    pageCache
+	bringing bringing
 	dirs     dirTable
 	statters statters
 	cursors  cursorKeeper

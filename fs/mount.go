@@ -18,6 +18,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/manifest"
+	"github.com/pailfs/pailfs/oss"
 )
 
 // Mounted is a mounted file system.
@@ -80,6 +81,11 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		noOpen:        noOpen,
 		logs:          rate.NewLimiter(10, 50),
 		keeping:       keeping{queue: make(chan kept)},
+		pages:         kernelPages,
+		bringing:      bringing{queue: make(chan oss.Object, bringMost)},
+	}
+	if cfg.pages != nil {
+		f.pages = *cfg.pages
 	}
 	f.times.notify = &f.notify
 	f.specials.clock = f.times.now
@@ -126,6 +132,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	if m.fs.space != nil {
 		helpers.Go(func() { m.fs.keeping.run(ctx, m.fs) })
 	}
+	helpers.Go(func() { m.fs.bringing.run(ctx, m.fs) })
 	if m.noOpen.On {
 		helpers.Go(func() { m.fs.idle.run(ctx) })
 	}

@@ -57,6 +57,8 @@ type fileState struct {
 		// failing is since when the handle returns nothing but errors, where there is no
 		// open to replace it.
 		failing time.Time
+		// held is what the mount's page cache has of the file.
+		held heldPages
 		// backingID is the kernel's name for the cache's file in passthrough.
 		backingID int32
 		// backingInode is the inode number of that file.
@@ -142,7 +144,7 @@ func (f *filesystem) decide(n *inode, st *fileState) error {
 		return err
 	}
 	st.mu.mode = cached
-	if file, ok := st.mu.handle.WholeFile(); ok {
+	if file, ok := st.mu.handle.WholeFile(); ok && !f.stays(n, st, file) {
 		if id, ok := f.offer(file); ok {
 			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, fileNumber(file)
 		}
@@ -215,6 +217,9 @@ func (f *filesystem) release(n *inode) {
 	last := st.mu.opens == 0
 	id := st.mu.backingID
 	if last {
+		if f.leaves(&st.mu.held) {
+			f.bringing.add(st.mu.held.version)
+		}
 		st.mu.backingID, st.mu.backingInode, st.mu.mode = 0, 0, undecided
 	}
 	st.mu.Unlock()

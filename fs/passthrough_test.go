@@ -119,7 +119,9 @@ func TestOpensOfOneFileShareAMode(t *testing.T) {
 func TestMappingOutlivesItsDescriptorInBothModes(t *testing.T) {
 	w := newWorld()
 	o := w.put("file", 2<<20)
-	s := mounted(t, w, Config{Passthrough: On}, cache.Config{})
+	var p fakePages
+	p.resident.Store(o.Size) // so that passthrough costs no disk
+	s := mounted(t, w, Config{Passthrough: On, pages: p.pageCache()}, cache.Config{})
 	for range 2 { // cached, then passed through
 		var r differentialResult
 		local := tempDir(t)

@@ -32,7 +32,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 	ctx := newRequest(&in.Caller, cancel)
 	defer ctx.end()
 	for {
-		result, again, status := f.readNow(ctx, n, buf[:min(int(in.Size), len(buf))], int64(in.Offset), int64(in.Size))
+		result, again, status := f.readNow(ctx, n, buf[:min(int(in.Size), len(buf))], int64(in.Offset), int64(in.Size), in.Flags)
 		if !again {
 			return result, status
 		}
@@ -42,7 +42,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 // readNow answers a READ with what n is now. again says that it became another
 // version meanwhile, which has to be read instead: a file that was renamed is read
 // at its old key until it is copied and its old key is deleted.
-func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, size int64) (result fuse.ReadResult, again bool, status fuse.Status) {
+func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, size int64, flags uint32) (result fuse.ReadResult, again bool, status fuse.Status) {
 	version, staged := n.version()
 	if staged {
 		read, still, err := n.file.Load().ReadAt(ctx, buf, off)
@@ -75,6 +75,7 @@ func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, siz
 	}
 	if err == nil {
 		f.counters.readBytes.Add(length)
+		f.fills(n, version, length, flags)
 		return &reply{fs: f, node: n, view: view, size: int(length), last: off+length == version.Size}, false, fuse.OK
 	}
 	errno := versionErrno(err)
