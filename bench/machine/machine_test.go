@@ -165,7 +165,10 @@ func TestSystemTimeIsTheFifteenthField(t *testing.T) {
 	if own, err := SystemTime(os.Getpid()); err != nil || own < 0 {
 		t.Errorf("own: %v, %v", own, err)
 	}
-	if busy, err := DiskBusy(t.TempDir()); err != nil || busy < 0 {
-		t.Errorf("disk: %v, %v", busy, err)
+	if disk, err := DiskOf(t.TempDir()); err != nil || disk.Busy < 0 || disk.ReadBytes < 0 {
+		t.Errorf("disk: %v, %v", disk, err)
+	}
+	if disk, err := parseDisk("  10 2 300 4 5 6 7 8 9 1200 11"); err != nil || disk != (Disk{Busy: 1200 * time.Millisecond, ReadBytes: 300 * 512}) {
+		t.Errorf("disk: %v, %v", disk, err)
 	}
 }

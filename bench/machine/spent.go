@@ -34,27 +34,45 @@ func parseSystemTime(stat string) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil // USER_HZ is 100
 }
 
-// DiskBusy is for how long the disk that holds dir has had something to do since the
-// machine started; 0 where that is not known, as of a file system without a disk.
-func DiskBusy(dir string) (time.Duration, error) {
+// Disk is what a disk has done since the machine started.
+type Disk struct {
+	// Busy is for how long it has had something to do.
+	Busy time.Duration
+	// ReadBytes is how much was read from it.
+	ReadBytes int64
+}
+
+// DiskOf is what the disk that holds dir has done; nothing where that is not known, as of
+// a file system without a disk.
+func DiskOf(dir string) (Disk, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return 0, fmt.Errorf("find the disk of %q: %w", dir, err)
+		return Disk{}, fmt.Errorf("find the disk of %q: %w", dir, err)
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev)))
 	if os.IsNotExist(err) {
-		return 0, nil
+		return Disk{}, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read how busy a disk is: %w", err)
+		return Disk{}, fmt.Errorf("read what a disk has done: %w", err)
 	}
-	fields := strings.Fields(string(b))
+	return parseDisk(string(b))
+}
+
+// parseDisk understands a block device's stat file: sectors of 512 bytes that were read
+// are its third field, milliseconds of having something to do its tenth.
+func parseDisk(stat string) (Disk, error) {
+	fields := strings.Fields(stat)
 	if len(fields) < 10 {
-		return 0, fmt.Errorf("read how busy a disk is: %q is not its line", b)
+		return Disk{}, fmt.Errorf("read what a disk has done: %q is not its line", stat)
+	}
+	sectors, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil {
+		return Disk{}, fmt.Errorf("read what a disk has done: %w", err)
 	}
 	ms, err := strconv.ParseInt(fields[9], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("read how busy a disk is: %w", err)
+		return Disk{}, fmt.Errorf("read what a disk has done: %w", err)
 	}
-	return time.Duration(ms) * time.Millisecond, nil
+	return Disk{Busy: time.Duration(ms) * time.Millisecond, ReadBytes: 512 * sectors}, nil
 }

@@ -83,6 +83,9 @@ type Sample struct {
 	// ReaderPeak and DaemonPeak are the largest resident sizes in bytes.
 	ReaderPeak int64 `json:"reader_peak_bytes"`
 	DaemonPeak int64 `json:"daemon_peak_bytes,omitempty"`
+	// DiskRead is how many bytes were read from the disk that everything lies on, by
+	// whomever.
+	DiskRead int64 `json:"disk_read_bytes,omitempty"`
 	// ServerShare is the part of all processors that the server used.
 	ServerShare float64 `json:"server_share"`
 	// OtherShare is the part of all processors that neither client, daemon nor

@@ -55,7 +55,7 @@ func (b *bench) sample(ctx context.Context, run int) (result.Sample, error) {
 	if err := b.verify(ctx, job); err != nil {
 		return result.Sample{}, err
 	}
-	if b.workload.State == Cold {
+	if b.workload.fresh() {
 		return sample, b.stop(ctx, false)
 	}
 	return sample, nil
@@ -75,6 +75,8 @@ func (b *bench) reach(ctx context.Context, run int) error {
 		if b.subject.Driver.Source() == rig.FromDisk {
 			return b.drop()
 		}
+	case Again:
+		return b.readBefore(ctx)
 	case OnSSD:
 		if first {
 			if err := b.fill(ctx); err != nil {
@@ -92,6 +94,32 @@ func (b *bench) reach(ctx context.Context, run int) error {
 		return err
 	}
 	return b.runner.settle()
+}
+
+// readBefore reads the whole set with a new client, and waits until the client has
+// finished what it does behind that. What it leaves out of its cache stays out: nobody
+// reads a third time.
+func (b *bench) readBefore(ctx context.Context) error {
+	var err error
+	if b.subject.Driver.Source() == rig.FromDisk {
+		err = b.drop()
+	} else {
+		err = b.runner.settle()
+	}
+	if err != nil {
+		return err
+	}
+	if _, _, err := b.runner.cfg.Reader.Run(ctx, b.wholeSet(reader.Stamps)); err != nil {
+		return fmt.Errorf("read before: %w", err)
+	}
+	names, err := b.names()
+	if err != nil {
+		return err
+	}
+	if err := b.session.Settle(ctx, names); !errors.Is(err, rig.ErrUnsettled) {
+		return err
+	}
+	return nil
 }
 
 // settle makes the machine ready for a sample: what was written before must not be
@@ -113,13 +141,9 @@ const fillPasses = 8
 // fill reads the whole set, checks it, and waits until the client keeps all of
 // it.
 func (b *bench) fill(ctx context.Context) error {
-	m, err := b.runner.stage.manifest(b.workload.Set)
+	names, err := b.names()
 	if err != nil {
 		return err
-	}
-	names := make([]string, len(m.Files))
-	for i := range names {
-		names[i] = m.Files[i].Name
 	}
 	for pass := 1; ; pass++ {
 		if _, _, err := b.runner.cfg.Reader.Run(ctx, b.wholeSet(reader.Bytes)); err != nil {
@@ -134,6 +158,19 @@ func (b *bench) fill(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// names returns the names of the set's files.
+func (b *bench) names() ([]string, error) {
+	m, err := b.runner.stage.manifest(b.workload.Set)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(m.Files))
+	for i := range names {
+		names[i] = m.Files[i].Name
+	}
+	return names, nil
 }
 
 // warmUp is an untimed job that reads all that the timed one will.
@@ -266,10 +303,10 @@ func (r *Runner) since(ctx context.Context, sample *result.Sample, daemons []int
 type meter struct {
 	at                          time.Time
 	busy, own, daemons, servers time.Duration
-	// daemonKernel is the part of daemons that the kernel used, disk how long the disk
-	// was busy.
-	daemonKernel, disk time.Duration
-	calls              map[string]map[string]result.Calls
+	// daemonKernel is the part of daemons that the kernel used, disk what the disk did.
+	daemonKernel time.Duration
+	disk         machine.Disk
+	calls        map[string]map[string]result.Calls
 }
 
 func (r *Runner) meter(ctx context.Context, daemons []int) (meter, error) {
@@ -281,7 +318,7 @@ func (r *Runner) meter(ctx context.Context, daemons []int) (meter, error) {
 	if m.busy, err = machine.BusyTime(); err != nil {
 		return meter{}, err
 	}
-	if m.disk, err = machine.DiskBusy(r.cfg.Work); err != nil {
+	if m.disk, err = machine.DiskOf(r.cfg.Work); err != nil {
 		return meter{}, err
 	}
 	if m.own, err = machine.CPUTime(os.Getpid()); err != nil {
@@ -312,6 +349,7 @@ func account(s *result.Sample, before, after meter, reader child.CPU) {
 	cores := float64(processors())
 	daemon, server := after.daemons-before.daemons, after.servers-before.servers
 	s.ReaderCPU, s.DaemonCPU, s.ServerCPU = reader.All().Seconds(), daemon.Seconds(), server.Seconds()
+	s.DiskRead = after.disk.ReadBytes - before.disk.ReadBytes
 	s.ServerShare = min(1, server.Seconds()/(s.Seconds*cores))
 	other := after.busy - before.busy - (after.own - before.own) - reader.All() - daemon - server
 	span := after.at.Sub(before.at).Seconds()
@@ -320,7 +358,7 @@ func account(s *result.Sample, before, after meter, reader child.CPU) {
 	kernel := min(daemon, after.daemonKernel-before.daemonKernel)
 	s.Spent = &result.Spent{
 		Program: share(reader.User), ProgramKernel: share(reader.System), Daemon: share(daemon - kernel), DaemonKernel: share(kernel),
-		Server: share(server), Other: share(other + after.own - before.own), Disk: min(1, (after.disk-before.disk).Seconds()/span), Seconds: span,
+		Server: share(server), Other: share(other + after.own - before.own), Disk: min(1, (after.disk.Busy-before.disk.Busy).Seconds()/span), Seconds: span,
 		Kernel: callsSince(before.calls[kernelCalls], after.calls[kernelCalls]), Store: callsSince(before.calls[storeCalls], after.calls[storeCalls]),
 	}
 }

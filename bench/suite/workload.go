@@ -17,6 +17,9 @@ const (
 	// Cold: the client has just been started with an empty cache; the plain disk's
 	// pages have been dropped.
 	Cold State = "cold"
+	// Again: as Cold, but everything has been read once since. What the kernel keeps of
+	// that is left alone.
+	Again State = "again"
 	// OnSSD: the client's cache on SSD is complete, and the kernel's caches have
 	// been dropped.
 	OnSSD State = "ssd"
@@ -75,6 +78,7 @@ func Workloads(s Sizes) []Workload {
 		read("read/seq-cold", "one reader reads a large object from start to end, nothing cached", Big, Cold, result.BytesPerSecond, sequential, "seed"),
 		read("read/seq-ssd", "the same from the cache on SSD, page cache dropped", Big, OnSSD, result.BytesPerSecond, sequential, "none"),
 		read("read/seq-warm", "the same with the page cache warm", Big, Warm, result.BytesPerSecond, sequential, "none"),
+		read("read/second", "one reader reads a large object that was read once before, by a new client, and is whole in its cache", Big, Again, result.BytesPerSecond, sequential, "seed"),
 		read("read/rand4k-cold", fmt.Sprintf("single pages at random places of %d open files of %d MiB, one of each, nothing cached", s.ColdReads, s.WideBytes>>20), Wide, Cold, result.Seconds, each, "seed"),
 		read("read/rand4k-ssd", "single pages from the cache on SSD, page cache dropped", Big, OnSSD, result.ReadsPerSecond, random(s.SSDReads), "none"),
 		read("read/rand4k-warm", "single pages with the page cache warm", Big, Warm, result.ReadsPerSecond, random(s.WarmReads), "none"),
@@ -105,10 +109,13 @@ func (w Workload) job(run, readers int) reader.Job {
 		if job.Pattern == reader.Small && job.Count > 0 {
 			job.First = run % w.pieces * job.Count
 		}
-	case OnSSD, Warm:
+	case Again, OnSSD, Warm:
 	}
 	return job
 }
+
+// fresh reports whether every sample of w has a new client.
+func (w Workload) fresh() bool { return w.State == Cold || w.State == Again }
 
 // value is what a sample means in the metric of w.
 func (w Workload) value(sample result.Sample) float64 {
