@@ -50,30 +50,33 @@ func (f *fileState) leftBehind() oss.Object {
 	return f.Published
 }
 
-// puttingOff returns what puts off the removal of the object that f has left behind, as r renames
-// it once more; nothing if there is no such.
-func (st *state) puttingOff(f *fileState, r *renamedRecord) []record {
+// puttingOff returns what puts off the removal of the object that f has left behind, as it is
+// renamed once more, to the key to; nothing if there is no such.
+func (st *state) puttingOff(f *fileState, to string, at int64) []record {
 	left := f.leftBehind()
-	if left.ETag == "" || left.Key == r.To.Key || st.removal(left.Key) == nil {
+	if left.ETag == "" || left.Key == to || st.removal(left.Key) == nil {
 		return nil
 	}
-	return []record{&putOffRecord{Key: left.Key, Time: r.Time}}
+	return []record{&putOffRecord{Key: left.Key, Time: at}}
 }
 
 // renaming returns r, which renames f once more, with what puts off the removal of the object
 // that it has left behind before. s.mu is held.
 func (s *Space) renaming(r *renamedRecord, f *fileState) record {
-	with := s.keeping(r)
-	late := s.mu.puttingOff(f, r)
-	switch group := with.(type) {
-	case *groupRecord:
-		group.Records = append(group.Records, late...)
-	default:
-		if len(late) > 0 {
-			return &groupRecord{Records: append([]record{r}, late...)}
-		}
+	return together(s.keeping(r), s.mu.puttingOff(f, r.To.Key, r.Time))
+}
+
+// together returns one record of r and those that are to happen with it.
+func together(r record, with []record) record {
+	if len(with) == 0 {
+		return r
 	}
-	return with
+	group, is := r.(*groupRecord)
+	if !is {
+		group = &groupRecord{Records: []record{r}}
+	}
+	group.Records = append(group.Records, with...)
+	return group
 }
 
 // lastCopy reports whether op, a removal, would take the only object of a file that was to be

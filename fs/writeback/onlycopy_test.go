@@ -164,6 +164,26 @@ func TestOnlyCopyStaysWhileItsDirectoryIsRenamedTwice(t *testing.T) {
 	})
 }
 
+// Somebody else takes the new name: ours is published beside it before the old one goes.
+func TestOnlyCopyStaysWhileTheFileMeetsAConflict(t *testing.T) {
+	for seed := range uint64(30) {
+		bubble(t, func(t *testing.T) {
+			k := newKeeper(t, seed, false)
+			k.make("d/a", "content")
+			k.drain()
+			k.moveTo("d/a", "e/b")
+			k.store.put("p/e/b", "their own")
+			k.world.drain()
+			all := k.inBucket()
+			if _, old := all["p/d/a"]; old || all["p/e/b"] != "their own" || !slices.Contains(slices.Collect(maps.Values(all)), "content") {
+				t.Errorf("the bucket has %q", all)
+			}
+			k.checkJournal()
+			k.stop()
+		})
+	}
+}
+
 // What was published cannot be under its new name: the object stays, a flush says why it does not
 // end, and what is elsewhere goes on.
 func TestOnlyCopyStaysWhileTheFileCannotBePublished(t *testing.T) {

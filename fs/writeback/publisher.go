@@ -496,10 +496,14 @@ func (s *Space) conflicting(op operation, found oss.Object) {
 		return
 	}
 	r := &conflictedRecord{Op: op.ID, Time: now(), Found: found}
+	var late []record
 	if op.Kind == opPut {
 		r.To = s.conflictPlace(op)
+		if f := s.mu.Files[op.File]; f != nil {
+			late = s.mu.puttingOff(f, r.To.Key, r.Time)
+		}
 	}
-	s.record(r)
+	s.record(together(r, late))
 	s.log.Warn("somebody else changed what was changed here: both are kept", "path", join(op.Dir, op.Name), "key", op.Key, "ours", join(r.To.Dir, r.To.Name))
 	s.mu.stats.conflicts++
 	s.mu.notices = append(s.mu.notices, nameID{op.Dir, op.Name})

@@ -254,10 +254,9 @@ func (m *move) file(b below) error {
 			m.add(r)
 		}
 	}
-	renamed := &renamedRecord{File: id, To: p, Time: m.at}
-	m.add(renamed)
+	m.add(&renamedRecord{File: id, To: p, Time: m.at})
 	if f := s.mu.Files[id]; f != nil {
-		for _, r := range s.mu.puttingOff(f, renamed) {
+		for _, r := range s.mu.puttingOff(f, p.Key, m.at) {
 			m.add(r)
 		}
 	}
