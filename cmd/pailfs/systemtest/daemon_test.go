@@ -392,6 +392,21 @@ func (d *daemon) resident() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
+// mostResident is how much memory the daemon ever had.
+func (d *daemon) mostResident() int64 {
+	d.w.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nVmHWM:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		d.w.t.Fatalf("VmHWM of %q: %v", text, err)
+	}
+	return kib << 10
+}
+
 // newMountPoint returns an empty directory from which whatever is mounted there
 // is removed when the test ends.
 func newMountPoint(t *testing.T) string {

@@ -133,6 +133,12 @@ func (r *round) soak() {
 		r.t.Error(err)
 		d.dump()
 	}
+	// The samples are of a daemon that rests. What takes memory for seconds shows here alone.
+	most := d.mostResident()
+	r.say("at most %d MiB resident", most>>20)
+	if most > memoryTier+memoryBeside {
+		r.t.Errorf("%d MiB resident at most, want at most %d MiB", most>>20, (memoryTier+memoryBeside)>>20)
+	}
 	d.stop()
 }
 
