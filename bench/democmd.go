@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"os"
-
-	"golang.org/x/term"
 
 	"github.com/pailfs/pailfs/bench/dataset"
 	"github.com/pailfs/pailfs/bench/demo"
+	"github.com/pailfs/pailfs/cmd/terminal"
 )
 
 // demoCmd shows a real data set.
@@ -41,7 +39,7 @@ func (c *demoCmd) Run(p program) error {
 	cfg := demo.Config{
 		Programs: programs, Data: c.Data, Out: c.Out, Images: c.Images, PackedBytes: packed,
 		Sample: c.Sample, Readers: c.Readers, Profile: c.Profile, Keep: c.Keep, Reader: process,
-		Stdout: p.stdout, Stderr: p.stderr, Columns: columns(os.Stdout), Progress: columns(os.Stderr) > 0,
+		Stdout: p.stdout, Stderr: p.stderr, Columns: terminal.Columns(p.stdout),
 	}
 	if c.Short {
 		cfg.Images, cfg.Sample, cfg.PackedBytes = min(cfg.Images, 2000), min(cfg.Sample, 200), min(packed, 64<<20)
@@ -51,16 +49,3 @@ func (c *demoCmd) Run(p program) error {
 
 // fashionDir is where the data set lies by default.
 const fashionDir = dataset.FashionDir
-
-// columns is the width of the terminal that f is, 0 if it is none.
-func columns(f *os.File) int {
-	fd := int(f.Fd())
-	if !term.IsTerminal(fd) {
-		return 0
-	}
-	width, _, err := term.GetSize(fd)
-	if err != nil || width < 40 {
-		return 80
-	}
-	return width
-}

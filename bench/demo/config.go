@@ -39,8 +39,6 @@ type Config struct {
 	Stdout, Stderr io.Writer
 	// Columns is the width of the terminal that Stdout is, 0 if it is none.
 	Columns int
-	// Progress says that Stderr is a terminal.
-	Progress bool
 }
 
 // mostImages is the size of Fashion-MNIST.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,6 +16,7 @@ import (
 	"github.com/pailfs/pailfs/bench/dataset"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/cmd/terminal"
 )
 
 const bucketName = "fashion"
@@ -141,12 +143,14 @@ func (s *show) load(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	bar := s.newBar(s.data.bytes())
+	var loaded atomic.Int64
+	stop := terminal.NewByteProgress(s.Stderr).Watch(func(p *terminal.Progress) { p.Show("  loading", loaded.Load(), s.data.bytes()) })
 	start := time.Now()
-	if err := client.Load(ctx, s.data.objects(), 8, bar.add); err != nil {
+	err = client.Load(ctx, s.data.objects(), 8, func(n int64) { loaded.Add(n) })
+	stop()
+	if err != nil {
 		return fmt.Errorf("load the bucket: %w", err)
 	}
-	bar.done()
 	s.say("  %d objects in %.1f s", len(s.data.files)+1, time.Since(start).Seconds())
 	if err := s.server.Stop(); err != nil {
 		return err

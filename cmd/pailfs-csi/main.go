@@ -8,37 +8,23 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/deploy/csi"
 )
 
 // version is set by the linker.
 var version = "devel"
 
-// Exit codes.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
-
 // cli is the grammar of the command line.
 type cli struct {
-	Node       nodeCmd       `cmd:"" help:"Mount volumes on the node that this runs on."`
-	Controller controllerCmd `cmd:"" help:"Provision volumes and remove them."`
-	Version    versionCmd    `cmd:"" help:"Show the version."`
+	Node       nodeCmd            `cmd:"" help:"Mount volumes on the node that this runs on."`
+	Controller controllerCmd      `cmd:"" help:"Provision volumes and remove them."`
+	Version    command.VersionCmd `cmd:"" help:"Show the version."`
 }
 
 // common are the flags of every service.
@@ -58,33 +44,18 @@ type nodeCmd struct {
 
 type controllerCmd struct{ common }
 
-type versionCmd struct{}
-
-// program is what a command may use of its surroundings.
-type program struct {
-	ctx            context.Context //nolint:containedctx // handed to one command, which runs until it ends
-	stdout, stderr io.Writer
-	environ        []string
-}
-
-// Run prints the version.
-func (versionCmd) Run(p program) error {
-	_, err := fmt.Fprintf(p.stdout, "pailfs-csi %s\n", version)
-	return err
-}
-
 // Run serves a node.
-func (c *nodeCmd) Run(p program) error {
-	pailfs, err := c.program()
+func (c *nodeCmd) Run(p command.Program) error {
+	pailfs, err := c.program(p)
 	if err != nil {
 		return err
 	}
-	return c.serve(p, csi.Config{Node: &csi.NodeConfig{ID: c.Node, Pailfs: pailfs, RunDir: c.RunDir, CacheDir: c.CacheDir, Environ: daemonEnvironment(p.environ)}})
+	return c.serve(p, csi.Config{Node: &csi.NodeConfig{ID: c.Node, Pailfs: pailfs, RunDir: c.RunDir, CacheDir: c.CacheDir, Environ: daemonEnvironment(p.Environ)}})
 }
 
 // Run provisions.
-func (c *controllerCmd) Run(p program) error {
-	pailfs, err := c.program()
+func (c *controllerCmd) Run(p command.Program) error {
+	pailfs, err := c.program(p)
 	if err != nil {
 		return err
 	}
@@ -92,12 +63,12 @@ func (c *controllerCmd) Run(p program) error {
 }
 
 // serve answers calls until the program is told to end.
-func (c *common) serve(p program, cfg csi.Config) error {
+func (c *common) serve(p command.Program, cfg csi.Config) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
 	}
-	cfg.Log, cfg.Version = slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level})), version
+	cfg.Log, cfg.Version = slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: level})), p.Version
 	d, err := csi.Open(cfg)
 	if err != nil {
 		return err
@@ -106,26 +77,18 @@ func (c *common) serve(p program, cfg csi.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Log.Info("serving", "endpoint", c.Endpoint, "version", version)
-	return d.Serve(p.ctx, l)
+	cfg.Log.Info("serving", "endpoint", c.Endpoint, "version", p.Version)
+	ctx, stop := command.Interruptible()
+	defer stop()
+	return d.Serve(ctx, l)
 }
 
 // program finds the program pailfs.
-func (c *common) program() (string, error) {
+func (c *common) program(p command.Program) (string, error) {
 	if c.Pailfs != "" {
 		return c.Pailfs, nil
 	}
-	if self, err := os.Executable(); err == nil {
-		path := filepath.Join(filepath.Dir(self), "pailfs")
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath("pailfs")
-	if err != nil {
-		return "", fmt.Errorf("the program pailfs is neither beside pailfs-csi nor on PATH: install both, or give --pailfs")
-	}
-	return path, nil
+	return p.Beside("pailfs", "install both, or give --pailfs")
 }
 
 // roleVariables are what the cluster puts into the environment for RRSA. None is a secret.
@@ -143,38 +106,14 @@ func daemonEnvironment(environ []string) (kept []string) {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	var code int
 	if os.Getpid() == 1 {
-		code = supervise(ctx, os.Stderr, os.Args, os.Environ())
-	} else {
-		code = run(os.Args[1:], program{ctx, os.Stdout, os.Stderr, os.Environ()})
+		ctx, stop := command.Interruptible()
+		code := supervise(ctx, os.Stderr, os.Args, os.Environ())
+		stop()
+		os.Exit(code)
 	}
-	stop()
-	os.Exit(code)
+	os.Exit(run(command.Started("pailfs-csi", version)))
 }
 
 // run does what the arguments say and returns the exit code.
-func run(args []string, p program) int {
-	var grammar cli
-	answered := false
-	parser := kong.Must(&grammar, kong.Name("pailfs-csi"), kong.Description("Volumes of pailfs for pods."),
-		kong.Writers(p.stdout, p.stderr), kong.Exit(func(int) { answered = true }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	parsed, err := parser.Parse(args)
-	if answered {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintf(p.stderr, "pailfs-csi: %v; see pailfs-csi --help\n", err)
-		return exitUsage
-	}
-	if err := parsed.Run(p); err != nil {
-		fmt.Fprintf(p.stderr, "pailfs-csi: %s\n", strings.Join(strings.Fields(err.Error()), " "))
-		return exitFailed
-	}
-	return 0
-}
+func run(p command.Program) int { return p.Run("Volumes of pailfs for pods.", new(cli)) }

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // call runs the program with arguments.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, complaint bytes.Buffer
-	code = run(args, program{t.Context(), &out, &complaint, nil})
+	code = run(command.Program{Name: "pailfs-csi", Version: "devel", Args: args, Stdout: &out, Stderr: &complaint})
 	return code, out.String(), complaint.String()
 }
 
@@ -28,11 +30,11 @@ func TestWrongArgumentsAreOneLine(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"node", "--pailfs", file}, exitUsage, "--node"},
-		{[]string{"node", "--node", "n", "--pailfs", file, "--log-level", "loud"}, exitUsage, "--log-level"},
-		{[]string{"node", "--node", "n", "--pailfs", file, "--run-dir", file, "--cache-dir", dir}, exitFailed, "not a directory"},
-		{[]string{"controller", "--pailfs", file, "--endpoint", "/nowhere/csi.sock"}, exitFailed, "/nowhere/csi.sock"},
-		{[]string{"mount"}, exitUsage, "see pailfs-csi --help"},
+		{[]string{"node", "--pailfs", file}, command.Refused, "--node"},
+		{[]string{"node", "--node", "n", "--pailfs", file, "--log-level", "loud"}, command.Refused, "--log-level"},
+		{[]string{"node", "--node", "n", "--pailfs", file, "--run-dir", file, "--cache-dir", dir}, command.Failed, "not a directory"},
+		{[]string{"controller", "--pailfs", file, "--endpoint", "/nowhere/csi.sock"}, command.Failed, "/nowhere/csi.sock"},
+		{[]string{"mount"}, command.Refused, "see pailfs-csi --help"},
 	} {
 		code, out, complaint := call(t, c.args...)
 		if code != c.code || !strings.Contains(complaint, c.want) || strings.Count(strings.TrimSuffix(complaint[strings.LastIndex(complaint, "pailfs-csi: "):], "\n"), "\n") != 0 || out != "" {

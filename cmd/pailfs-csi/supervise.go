@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // restartAfter is how long a program that has ended stays so.
@@ -23,7 +25,7 @@ func supervise(ctx context.Context, stderr io.Writer, argv, environ []string) in
 		driver, err := os.StartProcess("/proc/self/exe", argv, &os.ProcAttr{Env: environ, Files: []*os.File{nil, os.Stdout, os.Stderr}})
 		if err != nil {
 			fmt.Fprintf(stderr, "pailfs-csi: start the driver: %v\n", err)
-			return exitFailed
+			return command.Failed
 		}
 		stop := context.AfterFunc(ctx, func() { _ = unix.Kill(driver.Pid, unix.SIGTERM) }) // it may have ended
 		status, err := reapUntil(driver.Pid)
@@ -31,7 +33,7 @@ func supervise(ctx context.Context, stderr io.Writer, argv, environ []string) in
 		switch {
 		case err != nil:
 			fmt.Fprintf(stderr, "pailfs-csi: wait for the driver: %v\n", err)
-			return exitFailed
+			return command.Failed
 		case ctx.Err() != nil || status.Exited() && status.ExitStatus() != 0:
 			return status.ExitStatus() // it said why it cannot serve
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // The exit codes of a run that did not come to the command's own, as env(1) and
@@ -41,7 +43,7 @@ type child struct {
 // startChild starts a command. It dies with this program, should that be killed.
 func startChild(args, environ []string, signals chan os.Signal) (*child, error) {
 	if err := adopt(); err != nil {
-		return nil, &exitError{code: exitNotRun, err: fmt.Errorf("run %s: become the parent of what it leaves: %w", args[0], err)}
+		return nil, &command.Error{Code: exitNotRun, Err: fmt.Errorf("run %s: become the parent of what it leaves: %w", args[0], err)}
 	}
 	c := &child{cmd: exec.Command(args[0], args[1:]...), signals: signals, told: map[int]bool{}}
 	c.cmd.Env = environ
@@ -50,11 +52,11 @@ func startChild(args, environ []string, signals chan os.Signal) (*child, error) 
 	err := startOwn(c.cmd)
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("run %s: no such command: give its path, or put it on PATH", args[0])}
+		return nil, &command.Error{Code: exitNotFound, Err: fmt.Errorf("run %s: no such command: give its path, or put it on PATH", args[0])}
 	case errors.Is(err, os.ErrPermission):
-		return nil, &exitError{code: exitNotAllowed, err: fmt.Errorf("run %s: %w", args[0], err)}
+		return nil, &command.Error{Code: exitNotAllowed, Err: fmt.Errorf("run %s: %w", args[0], err)}
 	case err != nil:
-		return nil, &exitError{code: exitNotRun, err: fmt.Errorf("run %s: %w", args[0], err)}
+		return nil, &command.Error{Code: exitNotRun, Err: fmt.Errorf("run %s: %w", args[0], err)}
 	}
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/deploy/gpu"
 )
 
@@ -42,14 +43,14 @@ const exitNoGPU = 3
 // Run reads once, or until it is interrupted.
 func (c *gpuCmd) Run(p program) error {
 	if c.Interval < time.Second {
-		return &exitError{code: exitUsage, err: fmt.Errorf("--interval %s is too short: want 1s or more", c.Interval)}
+		return command.Usage(fmt.Errorf("--interval %s is too short: want 1s or more", c.Interval))
 	}
-	ctx, stop := interrupted()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	d := p.driver()
 	if !c.Watch {
 		h := d.read(ctx)
-		return errors.Join(c.print(p.stdout, h), d.close(), verdictError(h))
+		return errors.Join(c.print(p.Stdout, h), d.close(), verdictError(h))
 	}
 	again := make(chan struct{}, 1)
 	listening := make(chan error, 1)
@@ -63,7 +64,7 @@ func (c *gpuCmd) Run(p program) error {
 	}()
 	var err error
 	for ctx.Err() == nil && err == nil {
-		err = c.print(p.stdout, d.read(ctx))
+		err = c.print(p.Stdout, d.read(ctx))
 		select {
 		case <-ctx.Done():
 		case <-again:
@@ -84,11 +85,11 @@ func (c *gpuCmd) Run(p program) error {
 func verdictError(h gpu.Host) error {
 	switch {
 	case len(h.Devices) == 0 && !slices.ContainsFunc(h.Health.Reasons, func(r gpu.Reason) bool { return r.Code == codeStuck }):
-		return &exitError{code: exitNoGPU}
+		return &command.Error{Code: exitNoGPU}
 	case h.Health.State == gpu.Healthy || h.Health.State == gpu.Degraded:
 		return nil
 	}
-	return &exitError{code: exitFailed}
+	return &command.Error{Code: command.Failed}
 }
 
 // print writes a reading.

@@ -1,29 +1,18 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/deploy/gpu"
 )
 
 // version is set by the linker.
 var version = "devel"
-
-// Exit codes. Those of run are in its help.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
 
 // cli is the grammar of the command line.
 type cli struct {
@@ -39,75 +28,26 @@ type cli struct {
 
 // program is what a command may use of its surroundings.
 type program struct {
-	cli            *cli
-	stdout, stderr io.Writer
+	command.Program
+	cli *cli
 }
-
-// exitError is an error with its exit code; without an error nothing is said.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-func (e *exitError) Unwrap() error { return e.err }
 
 type versionCmd struct{}
 
 // Run prints the version.
 func (versionCmd) Run(p program) error {
-	_, err := fmt.Fprintf(p.stdout, "pailfs-gpu %s\n", version)
+	_, err := fmt.Fprintf(p.Stdout, "pailfs-gpu %s\n", p.Version)
 	return err
 }
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(command.Started("pailfs", version)))
 }
 
-// run does what the arguments say and returns the exit code.
-func run(args []string, stdout, stderr io.Writer) int {
-	var grammar cli
-	answered := false
-	parser := kong.Must(&grammar, kong.Name("pailfs"), kong.Description("GPUs of this host, and trainers on them."),
-		kong.Writers(stdout, stderr), kong.Exit(func(int) { answered = true }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Vars{"lockdir": gpu.LockDir})
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	parsed, err := parser.Parse(args)
-	if answered {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "pailfs: %v; see pailfs %s --help\n", err, args[0])
-		return exitUsage
-	}
-	err = parsed.Run(program{cli: &grammar, stdout: stdout, stderr: stderr})
-	if coded, ok := errors.AsType[*exitError](err); ok {
-		if coded.err != nil {
-			report(stderr, coded.err)
-		}
-		return coded.code
-	}
-	if err != nil {
-		report(stderr, err)
-		return exitFailed
-	}
-	return 0
-}
-
-// report writes err as one line.
-func report(w io.Writer, err error) {
-	fmt.Fprintf(w, "pailfs: %s\n", strings.Join(strings.Fields(err.Error()), " "))
-}
-
-// interrupted returns a context that ends with the first SIGINT or SIGTERM.
-func interrupted() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+// run does what the arguments say and returns the exit code. The program is called pailfs, for
+// that is what its users call.
+func run(p command.Program) int {
+	grammar := new(cli)
+	return p.Run("GPUs of this host, and trainers on them.", grammar,
+		kong.Vars{"lockdir": gpu.LockDir}, kong.Bind(program{p, grammar}))
 }

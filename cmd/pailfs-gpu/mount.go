@@ -144,7 +144,7 @@ func (m *mount) await(ctx context.Context, patience time.Duration) error {
 		case err == nil:
 			return nil
 		case !said:
-			fmt.Fprintf(m.p.stderr, "pailfs: waiting for a healthy mount: %v\n", err)
+			fmt.Fprintf(m.p.Stderr, "pailfs: waiting for a healthy mount: %v\n", err)
 			said = true
 		}
 		if !pause.For(ctx, checkEvery) {
@@ -170,7 +170,7 @@ func (m *mount) drain(patience time.Duration) error {
 // interrupted, and gets a while to say what is left.
 func (m *mount) do(ctx context.Context, args ...string) error {
 	c := exec.CommandContext(ctx, m.pailfs, args...)
-	c.Stdout, c.Stderr = m.p.stderr, m.p.stderr
+	c.Stdout, c.Stderr = m.p.Stderr, m.p.Stderr
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = 10 * time.Second
 	if _, err := finish(ctx, c); err != nil {

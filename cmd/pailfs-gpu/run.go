@@ -11,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/deploy/gpu"
 	"github.com/pailfs/pailfs/deploy/pause"
 )
@@ -69,7 +70,7 @@ const exitNotSaved = 74
 // Run prepares, runs, and drains.
 func (c *runCmd) Run(p program) error {
 	if err := c.validate(); err != nil {
-		return &exitError{code: exitUsage, err: err}
+		return command.Usage(err)
 	}
 	signals := listen()
 	ctx, stop, got := untilSignal(signals)
@@ -82,7 +83,7 @@ func (c *runCmd) Run(p program) error {
 		if release != nil {
 			release()
 		}
-		return &exitError{code: exitNotRun, err: err}
+		return &command.Error{Code: exitNotRun, Err: err}
 	}
 	defer release()
 	return c.supervise(p, m, environ, signals)
@@ -172,12 +173,12 @@ func (c *runCmd) acquire(ctx context.Context, p program) (*gpu.Lease, error) {
 		lease, err := gpu.Acquire(c.LockDir, h, gpu.Request{Count: c.GPUs, MinFree: minimum, Shared: c.Shared, MIG: c.MIG})
 		switch {
 		case err == nil:
-			fmt.Fprintf(p.stderr, "pailfs: GPUs %s\n", names(lease.Chosen))
+			fmt.Fprintf(p.Stderr, "pailfs: GPUs %s\n", names(lease.Chosen))
 			return lease, nil
 		case !errors.Is(err, gpu.ErrNotEnough), errors.Is(err, gpu.ErrTooFew):
 			return nil, err // waiting does not help
 		case !said:
-			fmt.Fprintf(p.stderr, "pailfs: waiting for GPUs: %v\n", err)
+			fmt.Fprintf(p.Stderr, "pailfs: waiting for GPUs: %v\n", err)
 			said = true
 		}
 		if !pause.For(ctx, checkEvery) {

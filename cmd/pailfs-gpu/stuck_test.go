@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
@@ -85,7 +86,7 @@ func TestQuestionThatCannotBeEndedIsAnswered(t *testing.T) {
 	at, _, s, daemon := slowStore(h)
 	script := h.dir + "/asks"
 	writeProgram(t, script, "#!/bin/sh\necho >> "+h.dir+"/asked; exec cat "+at+slow+"\n")
-	m := &mount{pailfs: script, path: at, p: program{stderr: io.Discard}, patience: patience}
+	m := &mount{pailfs: script, path: at, p: program{Program: command.Program{Stderr: io.Discard}}, patience: patience}
 	ctx, cancel := context.WithCancel(t.Context())
 	hung := make(chan struct{})
 	go func() {
@@ -146,7 +147,7 @@ func TestStuckDriverIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := h.start("pailfs-gpu", "--driver-patience", "100ms", "gpu")
-	if p.code() != exitFailed || !strings.Contains(p.out.String(), "Unknown: DriverStuck") {
+	if p.code() != command.Failed || !strings.Contains(p.out.String(), "Unknown: DriverStuck") {
 		t.Errorf("exit code %d:\n%s%s", p.code(), &p.out, &p.errOut)
 	}
 	p = h.start("pailfs-gpu", "--driver-patience", "100ms", "run", "--lock-dir", h.dir+"/locks", "--", "true")

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // supervise runs the command, again if the mount fails, and drains at the end.
 func (c *runCmd) supervise(p program, m *mount, environ []string, signals chan os.Signal) error {
 	var told notice
 	for failures := 0; ; failures++ {
-		e := ending{grace: c.Grace, linger: c.Linger, upload: c.Upload, told: &told, out: p.stderr}
+		e := ending{grace: c.Grace, linger: c.Linger, upload: c.Upload, told: &told, out: p.Stderr}
 		e.signal, _ = parseSignal(c.Notice) // validate has done it before
 		if failures < c.Restarts {
 			e.linger = c.Wait // the mount that it waits for may be replaced
@@ -21,15 +23,15 @@ func (c *runCmd) supervise(p program, m *mount, environ []string, signals chan o
 		again := failures < c.Restarts && !stopped && told.Deadline.IsZero()
 		switch {
 		case errors.Is(err, errKilled) && again:
-			fmt.Fprintf(p.stderr, "pailfs: the mount failed: start %d of %d again\n", failures+1, c.Restarts)
+			fmt.Fprintf(p.Stderr, "pailfs: the mount failed: start %d of %d again\n", failures+1, c.Restarts)
 			if err := m.await(context.Background(), c.Wait); err != nil {
-				return &exitError{code: exitNotRun, err: err}
+				return &command.Error{Code: exitNotRun, Err: err}
 			}
 			continue
 		case errors.Is(err, errKilled):
-			return &exitError{code: exitNotRun, err: fmt.Errorf("the mount %s failed while the command ran, which then ended with exit code %d", c.Mount, code)}
+			return &command.Error{Code: exitNotRun, Err: fmt.Errorf("the mount %s failed while the command ran, which then ended with exit code %d", c.Mount, code)}
 		case errors.Is(err, errStuck):
-			report(p.stderr, err) // what it wrote before can be saved
+			p.Report(err) // what it wrote before can be saved
 		case err != nil:
 			return err
 		}
@@ -67,7 +69,7 @@ func (c *runCmd) attend(ctx context.Context, p program, m *mount, n *news) {
 		defer close(warmed)
 		if c.NoWait {
 			if err := c.warm(ctx, m); err != nil && ctx.Err() == nil {
-				report(p.stderr, err)
+				p.Report(err)
 			}
 		}
 	}()
@@ -89,16 +91,16 @@ func (c *runCmd) finish(p program, m *mount, code int, told notice) error {
 		}
 		switch {
 		case err != nil:
-			report(p.stderr, fmt.Errorf("not all that was written is in the object store: %w; it stays staged on this node", err))
+			p.Report(fmt.Errorf("not all that was written is in the object store: %w; it stays staged on this node", err))
 			if code == 0 {
-				return &exitError{code: exitNotSaved}
+				return &command.Error{Code: exitNotSaved}
 			}
 		case !told.Deadline.IsZero():
-			fmt.Fprintf(p.stderr, "pailfs: everything that was written is in the object store, %s before the machine goes\n", left(told.Deadline))
+			fmt.Fprintf(p.Stderr, "pailfs: everything that was written is in the object store, %s before the machine goes\n", left(told.Deadline))
 		}
 	}
 	if code != 0 {
-		return &exitError{code: code}
+		return &command.Error{Code: code}
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (m *mount) watch(ctx context.Context, n *news) {
 			return
 		case err != nil:
 			if bad++; bad == 2 {
-				report(m.p.stderr, err)
+				m.p.Report(err)
 				close(n.failed)
 				return
 			}

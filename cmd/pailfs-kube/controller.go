@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/deploy/node"
 )
 
@@ -34,7 +35,7 @@ Examples:
 }
 
 // Run scans while it is the one that works.
-func (c *controllerCmd) Run(p program) error {
+func (c *controllerCmd) Run(p command.Program) error {
 	config, err := c.connect(20)
 	if err != nil {
 		return err
@@ -47,9 +48,9 @@ func (c *controllerCmd) Run(p program) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := interrupted()
+	ctx, stop := command.Interruptible()
 	defer stop()
-	return c.lead(ctx, client, fmt.Sprintf("%s-%d", host, os.Getpid()), p.log())
+	return c.lead(ctx, client, fmt.Sprintf("%s-%d", host, os.Getpid()), logTo(p))
 }
 
 // lead scans while it is the one that works, until ctx ends. Whatever it says to the API

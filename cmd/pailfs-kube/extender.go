@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/deploy/sched/extender"
 )
 
@@ -41,7 +42,7 @@ Examples:
 }
 
 // Run answers until it is interrupted.
-func (c *extenderCmd) Run(p program) error {
+func (c *extenderCmd) Run(p command.Program) error {
 	config, err := c.connect(20)
 	if err != nil {
 		return err
@@ -52,11 +53,11 @@ func (c *extenderCmd) Run(p program) error {
 	}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return usageError{fmt.Errorf("--listen %s: %w", c.Listen, err)}
+		return command.Usage(fmt.Errorf("--listen %s: %w", c.Listen, err))
 	}
-	ctx, stop := interrupted()
+	ctx, stop := command.Interruptible()
 	defer stop()
-	handler, err := extender.Open(ctx, client, config, p.log())
+	handler, err := extender.Open(ctx, client, config, logTo(p))
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // call runs the program with arguments.
 func call(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, complaint bytes.Buffer
-	code = run(args, program{strings.NewReader(stdin), &out, &complaint})
+	code = run(command.Program{Name: "pailfs-kube", Version: "devel", Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &complaint})
 	return code, out.String(), complaint.String()
 }
 
@@ -43,18 +45,18 @@ func TestWrongArgumentsAreOneLine(t *testing.T) {
 		code int
 		want string
 	}{
-		{node("--node", "n", "--namespace", "s"), exitUsage, "--mount NAME=PATH"},
-		{node("--node", "n", "--namespace", "s", "--mount", "/mnt/data"), exitUsage, "want NAME=PATH"},
-		{node("--node", "n", "--namespace", "s", "--mount", "data=mnt"), exitUsage, "absolute path"},
-		{node("--namespace", "s", "--mount", "data=/mnt"), exitUsage, "NODE_NAME"},
-		{node("--node", "n", "--mount", "data=/mnt"), exitUsage, "POD_NAMESPACE"},
-		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--dataset", "b/../c"), exitUsage, "BUCKET/PREFIX"},
-		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--evict-after=-1s"), exitUsage, "no less than 0s"},
-		{[]string{"node", "--kubeconfig", "/nowhere", "--node", "n", "--namespace", "s", "--mount", "data=/mnt"}, exitFailed, "/nowhere"},
-		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--http", taken.Addr().String()), exitFailed, "another program listens there"},
-		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--http", "9322"), exitUsage, "want HOST:PORT"},
-		{[]string{"controller", "--kubeconfig", kubeconfig}, exitUsage, "--namespace"},
-		{[]string{"schedule"}, exitUsage, "see pailfs-kube --help"},
+		{node("--node", "n", "--namespace", "s"), command.Refused, "--mount NAME=PATH"},
+		{node("--node", "n", "--namespace", "s", "--mount", "/mnt/data"), command.Refused, "want NAME=PATH"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=mnt"), command.Refused, "absolute path"},
+		{node("--namespace", "s", "--mount", "data=/mnt"), command.Refused, "NODE_NAME"},
+		{node("--node", "n", "--mount", "data=/mnt"), command.Refused, "POD_NAMESPACE"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--dataset", "b/../c"), command.Refused, "BUCKET/PREFIX"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--evict-after=-1s"), command.Refused, "no less than 0s"},
+		{[]string{"node", "--kubeconfig", "/nowhere", "--node", "n", "--namespace", "s", "--mount", "data=/mnt"}, command.Failed, "/nowhere"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--http", taken.Addr().String()), command.Failed, "another program listens there"},
+		{node("--node", "n", "--namespace", "s", "--mount", "data=/mnt", "--http", "9322"), command.Refused, "want HOST:PORT"},
+		{[]string{"controller", "--kubeconfig", kubeconfig}, command.Refused, "--namespace"},
+		{[]string{"schedule"}, command.Refused, "see pailfs-kube --help"},
 	} {
 		code, out, complaint := call(t, "", c.args...)
 		if code != c.code || !strings.Contains(complaint, c.want) || strings.Count(complaint, "\n") != 1 || out != "" {
@@ -91,7 +93,7 @@ func TestOwnGivesADirectoryOnce(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, complaint := call(t, "", "own", link, "0"); code != exitUsage || !strings.Contains(complaint, "not a directory") {
+	if code, _, complaint := call(t, "", "own", link, "0"); code != command.Refused || !strings.Contains(complaint, "not a directory") {
 		t.Errorf("a link: exit code %d: %s", code, complaint)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/deploy/node"
 )
 
@@ -54,16 +55,16 @@ Examples:
 const healthAge = time.Minute
 
 // Run runs the agent until it is interrupted.
-func (c *nodeCmd) Run(p program) error {
+func (c *nodeCmd) Run(p command.Program) error {
 	cfg := node.Config{
 		Node: c.Node, Namespace: c.Namespace, Datasets: c.Datasets,
 		ProbeEvery: c.ProbeEvery, ProbePatience: c.ProbePatience, MeasureEvery: c.MeasureEvery,
-		EvictMount: c.EvictMount, EvictGPU: c.EvictGPU, Log: p.log(),
+		EvictMount: c.EvictMount, EvictGPU: c.EvictGPU, Log: logTo(p),
 	}
 	for _, m := range c.Mounts {
 		name, path, ok := strings.Cut(m, "=")
 		if !ok {
-			return usageError{fmt.Errorf("--mount %q: want NAME=PATH, as in data=/mnt/data", m)}
+			return command.Usage(fmt.Errorf("--mount %q: want NAME=PATH, as in data=/mnt/data", m))
 		}
 		cfg.Mounts = append(cfg.Mounts, node.Mount{Name: name, Path: path})
 	}
@@ -72,11 +73,11 @@ func (c *nodeCmd) Run(p program) error {
 		return err
 	}
 	cfg.Statfs = []string{self, "statfs"}
-	if cfg.Pailfs, err = beside("pailfs"); err != nil {
+	if cfg.Pailfs, err = p.Beside("pailfs", "install both"); err != nil {
 		return err
 	}
 	if c.GPU {
-		gpu, err := beside("pailfs-gpu")
+		gpu, err := p.Beside("pailfs-gpu", "install both")
 		if err != nil {
 			return fmt.Errorf("%w, or give --no-gpu", err)
 		}
@@ -97,9 +98,9 @@ func (c *nodeCmd) Run(p program) error {
 	}
 	agent, err := node.New(cfg, client, caches)
 	if err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
-	ctx, stop := interrupted()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	if c.HTTP != "" {
@@ -123,7 +124,7 @@ func httpError(address string, err error) error {
 		return fmt.Errorf("--http %s: %w: give an address of this host and a port that may be used", address, err)
 	}
 	if _, ok := errors.AsType[*net.AddrError](err); ok {
-		return usageError{fmt.Errorf("--http %s: %w: want HOST:PORT, as in 127.0.0.1:9322", address, err)}
+		return command.Usage(fmt.Errorf("--http %s: %w: want HOST:PORT, as in 127.0.0.1:9322", address, err))
 	}
 	return fmt.Errorf("--http %s: %w", address, err)
 }

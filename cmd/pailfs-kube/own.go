@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // ownCmd is `pailfs-kube own`, with which the agent's pod begins: a directory of the
@@ -16,13 +18,13 @@ type ownCmd struct {
 
 // Run gives the directory to the user, alone. It needs CAP_CHOWN where that is not so
 // yet, and no other capability.
-func (c *ownCmd) Run(program) error {
+func (c *ownCmd) Run(command.Program) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(c.Directory, &st); err != nil {
 		return fmt.Errorf("look at %s: %w", c.Directory, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return usageError{fmt.Errorf("%s is not a directory", c.Directory)}
+		return command.Usage(fmt.Errorf("%s is not a directory", c.Directory))
 	}
 	if int(st.Uid) == c.UID {
 		return nil

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 )
 
@@ -46,40 +46,13 @@ const description = `Mount a bucket of Alibaba Cloud OSS as a file system, read 
 
 Keys are never given as flags: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, or see --credentials.`
 
-// runCommand parses the arguments and runs the command they name.
-func (p program) runCommand() error {
-	var grammar cli
-	answered := false // --help was given and has been answered
-	parser, err := kong.New(&grammar,
-		kong.Name("pailfs"),
-		kong.Description(description),
-		kong.ExplicitGroups(flagGroups),
-		kong.Writers(p.stdout, p.stderr),
-		kong.Exit(func(int) { answered = true }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.ValueFormatter(helpText),
-	)
-	if err != nil {
-		return fmt.Errorf("build command line: %w", err)
+// runCommand runs the command that the arguments name. The link leads to the process that waits for
+// a detached daemon; it is nil in all others.
+func runCommand(p command.Program, link *parentLink) error {
+	if len(p.Args) > 0 && (p.Args[0] == "gpu" || p.Args[0] == "run") {
+		return execGPU(p)
 	}
-	if len(p.args) == 0 {
-		p.args = []string{"--help"}
-	}
-	if p.args[0] == "gpu" || p.args[0] == "run" {
-		return p.handOver()
-	}
-	parsed, err := parser.Parse(p.args)
-	if answered {
-		return nil
-	}
-	if err != nil {
-		about := "pailfs"
-		if slices.ContainsFunc(parser.Model.Children, func(c *kong.Node) bool { return c.Name == p.args[0] }) {
-			about += " " + p.args[0]
-		}
-		return usage(fmt.Errorf("%w; see %s --help", err, about))
-	}
-	return parsed.Run(p, parsed)
+	return p.Call(description, new(cli), kong.ExplicitGroups(flagGroups), kong.ValueFormatter(helpText), kong.Bind(link))
 }
 
 // helpText returns what --help says of a flag or argument: the first sentence,
@@ -98,12 +71,12 @@ func helpText(v *kong.Value) string {
 
 // load returns the configuration in force. The flags that were given are found in
 // the parser's path, for a flag may be given with the value of its default.
-func (f *settingsFlags) load(p program, parsed *kong.Context) (*config.Loaded, error) {
+func (f *settingsFlags) load(p command.Program, parsed *kong.Context) (*config.Loaded, error) {
 	return f.loadOnly(p, parsed, nil)
 }
 
 // loadOnly is load where only the named flags are settings, or all if names is nil.
-func (f *settingsFlags) loadOnly(p program, parsed *kong.Context, names []string) (*config.Loaded, error) {
+func (f *settingsFlags) loadOnly(p command.Program, parsed *kong.Context, names []string) (*config.Loaded, error) {
 	given := map[string]string{}
 	for _, step := range parsed.Path {
 		if step.Flag != nil && (names == nil || slices.Contains(names, step.Flag.Name)) {
@@ -112,21 +85,11 @@ func (f *settingsFlags) loadOnly(p program, parsed *kong.Context, names []string
 	}
 	path := f.ConfigFile
 	if path == "" {
-		path = p.env(config.FileEnv)
+		path = p.Env(config.FileEnv)
 	}
-	l, err := config.Load(path, p.environ, config.Flags{Values: &f.Settings, Given: given})
+	l, err := config.Load(path, p.Environ, config.Flags{Values: &f.Settings, Given: given})
 	if err != nil {
-		return nil, usage(err)
+		return nil, command.Usage(err)
 	}
 	return l, nil
-}
-
-// env returns the value of an environment variable, "" if it is not set.
-func (p program) env(name string) string {
-	for _, assignment := range slices.Backward(p.environ) {
-		if value, ok := strings.CutPrefix(assignment, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }

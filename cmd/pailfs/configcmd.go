@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 )
 
@@ -31,18 +32,18 @@ Examples:
 }
 
 // Run prints the settings in force.
-func (c *configCmd) Run(p program, parsed *kong.Context) error {
+func (c *configCmd) Run(p command.Program, parsed *kong.Context) error {
 	l, err := c.load(p, parsed)
 	if err != nil {
 		return err
 	}
 	switch {
 	case c.JSON:
-		return printSettingsJSON(p.stdout, l)
+		return printSettingsJSON(p.Stdout, l)
 	case c.YAML:
-		return printSettingsYAML(p.stdout, l)
+		return printSettingsYAML(p.Stdout, l)
 	default:
-		return printSettings(p.stdout, l)
+		return printSettings(p.Stdout, l)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -30,13 +31,13 @@ type storeFlags struct {
 }
 
 // load returns the configuration in force.
-func (f *storeFlags) load(p program, parsed *kong.Context) (*config.Loaded, error) {
+func (f *storeFlags) load(p command.Program, parsed *kong.Context) (*config.Loaded, error) {
 	return f.loadWith(p, parsed, func(*config.Config) {})
 }
 
 // loadWith is load with the settings of further flags, which set gives and names
 // names.
-func (f *storeFlags) loadWith(p program, parsed *kong.Context, set func(s *config.Config), names ...string) (*config.Loaded, error) {
+func (f *storeFlags) loadWith(p command.Program, parsed *kong.Context, set func(s *config.Config), names ...string) (*config.Loaded, error) {
 	all := settingsFlags{ConfigFile: f.ConfigFile}
 	s := &all.Settings
 	s.Endpoint, s.Region, s.Credentials, s.CredentialsFile = f.Endpoint, f.Region, f.Credentials, f.CredentialsFile
@@ -48,7 +49,7 @@ func (f *storeFlags) loadWith(p program, parsed *kong.Context, set func(s *confi
 		return nil, err
 	}
 	if l.Endpoint == "" {
-		return nil, usage(errors.New("no endpoint is set: give --endpoint, for example https://oss-cn-hangzhou-internal.aliyuncs.com"))
+		return nil, command.Usage(errors.New("no endpoint is set: give --endpoint, for example https://oss-cn-hangzhou-internal.aliyuncs.com"))
 	}
 	return l, nil
 }
@@ -68,7 +69,7 @@ type connection struct {
 }
 
 // connect reads the credentials. It makes no request.
-func (p program) connect(l *config.Loaded) (*connection, error) {
+func connect(p command.Program, l *config.Loaded) (*connection, error) {
 	c := &l.Config
 	if err := refuseExposed(l); err != nil {
 		return nil, err
@@ -79,12 +80,12 @@ func (p program) connect(l *config.Loaded) (*connection, error) {
 	level := slog.LevelWarn
 	if l.Origin("log-level").Layer != config.Default {
 		if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-			return nil, usage(err)
+			return nil, command.Usage(err)
 		}
 	}
 	conn := &connection{
 		settings: l, clients: map[string]*oss.Client{},
-		log: slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level})),
+		log: slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: level})),
 	}
 	var err error
 	if conn.credentials, err = oss.OpenCredentials(credentialsConfig(c), conn.log); err != nil {
@@ -96,7 +97,7 @@ func (p program) connect(l *config.Loaded) (*connection, error) {
 		return nil, errors.Join(l.Refuse("endpoint", err), conn.close())
 	}
 	if warning != "" {
-		p.notice(warning)
+		p.Notice(warning)
 	}
 	if conn.limiter, err = oss.NewLimiter(oss.LimiterConfig{}, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("limit requests: %w", err), conn.close())

@@ -10,13 +10,13 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 )
 
@@ -100,19 +100,28 @@ func (l *parentLink) release(m parentMessage) {
 	})
 }
 
-// ready tells who waits for it that the mount answers.
-func (p program) ready() {
-	if p.parent != nil {
-		p.parent.release(parentMessage{Ready: true})
+// notice has the parent tell the user text, and tells whether there is a parent.
+func (l *parentLink) notice(text string) bool {
+	if l == nil {
+		return false
+	}
+	l.send(parentMessage{Notice: text})
+	return true
+}
+
+// ready tells the parent, if there is one, that the mount answers.
+func (l *parentLink) ready() {
+	if l != nil {
+		l.release(parentMessage{Ready: true})
 	}
 }
 
-// reportToParent hands err to the parent, if there is one, to print.
-func (p program) reportToParent(err error) bool {
-	if p.parent == nil {
+// fail has the parent print err, and tells whether there is a parent.
+func (l *parentLink) fail(err error) bool {
+	if l == nil {
 		return false
 	}
-	p.parent.release(parentMessage{Error: oneLine(err), Code: exitCode(err)})
+	l.release(parentMessage{Error: command.OneLine(err), Code: command.Code(err)})
 	return true
 }
 
@@ -120,16 +129,16 @@ func (p program) reportToParent(err error) bool {
 // mount answers, or with the reason why it does not. The secrets in the
 // environment go through a pipe, so that they are not in the daemon's
 // /proc/PID/environ for as long as it lives.
-func (p program) detach(path string) error {
-	ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+func detach(p command.Program, path string) error {
+	ctx, cancel := command.Interruptible()
 	defer cancel()
-	child, err := p.startChild()
+	child, err := startChild(p)
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = child.cmd.Process.Signal(unix.SIGTERM) })
 	defer stop()
-	if err := child.wait(p.stderr); err != nil {
+	if err := child.wait(p.Stderr); err != nil {
 		return err
 	}
 	if err := confirm(path); err != nil {
@@ -148,7 +157,7 @@ type child struct {
 }
 
 // startChild starts the child and hands it the secrets.
-func (p program) startChild() (*child, error) {
+func startChild(p command.Program) (*child, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("detach: %w", err)
@@ -161,9 +170,9 @@ func (p program) startChild() (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("detach: %w", err)
 	}
-	plain, secret := splitSecrets(p.environ)
+	plain, secret := splitSecrets(p.Environ)
 	c := &child{report: reportRead, stderr: new(bytes.Buffer)}
-	c.cmd = exec.Command(executable, p.args...)
+	c.cmd = exec.Command(executable, p.Args...)
 	c.cmd.Args[0] = "pailfs"
 	c.cmd.Env = append(plain, detachedEnv+"=1")
 	c.cmd.ExtraFiles = []*os.File{reportWrite, secretRead}
@@ -207,7 +216,7 @@ func (c *child) wait(notices io.Writer) error {
 			return fmt.Errorf("the daemon ended before it was ready (%s): %s", c.cmd.ProcessState, firstLine(c.stderr.String()))
 		case m.Error != "":
 			_ = c.cmd.Wait() // it has said why it ends
-			return &exitError{code: m.Code, err: errors.New(m.Error)}
+			return &command.Error{Code: m.Code, Err: errors.New(m.Error)}
 		case m.Notice != "":
 			fmt.Fprintf(notices, "pailfs: %s\n", m.Notice)
 		case m.Ready:

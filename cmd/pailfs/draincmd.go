@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
@@ -29,13 +31,13 @@ Examples:
 }
 
 // Run asks the daemon.
-func (c *drainCmd) Run(p program) error {
+func (c *drainCmd) Run(p command.Program) error {
 	at, m, err := findMountAbove(c.MountPoint)
 	if err != nil {
 		return err
 	}
 	if c.Within <= 0 {
-		return usage(fmt.Errorf("--within %s leaves no time: write a duration above zero, for example 5m", c.Within))
+		return command.Usage(fmt.Errorf("--within %s leaves no time: write a duration above zero, for example 5m", c.Within))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
 	defer cancel()
@@ -51,9 +53,9 @@ func (c *drainCmd) Run(p program) error {
 	case c.Stop:
 		return nil
 	case r.Safe:
-		fmt.Fprintln(p.stdout, "everything that was written is in the object store")
+		fmt.Fprintln(p.Stdout, "everything that was written is in the object store")
 		return nil
 	}
-	fmt.Fprintf(p.stdout, "%d changes, %s, are not in the object store yet; pailfs status says how far they are\n", r.Unsafe, humanSize(r.UnsafeBytes))
+	fmt.Fprintf(p.Stdout, "%d changes, %s, are not in the object store yet; pailfs status says how far they are\n", r.Unsafe, terminal.Size(r.UnsafeBytes))
 	return nil
 }

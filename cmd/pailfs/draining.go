@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
@@ -154,7 +155,7 @@ func (r *drainReport) show(line func(name, format string, args ...any), now time
 		line("  DRAINING", "%s, %s: everything is in the object store", r.Reason, left)
 		return
 	}
-	line("  DRAINING", "%s, %s: %d changes, %s, are NOT in the object store", r.Reason, left, r.Unsafe, humanSize(r.UnsafeBytes))
+	line("  DRAINING", "%s, %s: %d changes, %s, are NOT in the object store", r.Reason, left, r.Unsafe, terminal.Size(r.UnsafeBytes))
 }
 
 // watchDraining exports what Prometheus is told, and ends draining with the daemon.

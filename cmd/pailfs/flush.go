@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
@@ -34,7 +33,7 @@ Examples:
 }
 
 // Run waits.
-func (c *flushCmd) Run(p program) error {
+func (c *flushCmd) Run(p command.Program) error {
 	at, m, err := findMountAbove(c.Path)
 	if err != nil {
 		return err
@@ -46,14 +45,14 @@ func (c *flushCmd) Run(p program) error {
 	if path == "." {
 		path = ""
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.Timeout))
 		defer cancel()
 	}
-	err = p.flush(ctx, m.Path, path)
+	err = flush(ctx, p, m.Path, path)
 	switch {
 	case errors.Is(err, control.ErrDaemonGone):
 		return deadMount(m)
@@ -65,9 +64,9 @@ func (c *flushCmd) Run(p program) error {
 
 // flush asks the daemon of the mount at until everything at path is in the object
 // store, showing at a terminal how far it is.
-func (p program) flush(ctx context.Context, at, path string) error {
-	bar := progressBar{to: p}
-	defer bar.end()
+func flush(ctx context.Context, p command.Program, at, path string) error {
+	bar := terminal.NewByteProgress(p.Stderr)
+	defer bar.Clear()
 	most, begun := int64(0), time.Time{}
 	for {
 		var a flushAnswer
@@ -88,10 +87,10 @@ func (p program) flush(ctx context.Context, at, path string) error {
 		case a.Error != "":
 			return errors.New(a.Error)
 		case ctx.Err() != nil:
-			return fmt.Errorf("given up with %d changes left, %s: %s", a.Left, humanSize(a.Bytes), a.names())
+			return fmt.Errorf("given up with %d changes left, %s: %s", a.Left, terminal.Size(a.Bytes), a.names())
 		}
 		most, begun = max(most, a.Bytes), a.Begun
-		bar.show(most-a.Bytes, most, fmt.Sprintf("%d changes left", a.Left))
+		bar.Show(fmt.Sprintf("%d changes left", a.Left), most-a.Bytes, most)
 	}
 }
 
@@ -129,32 +128,4 @@ func (a flushAnswer) names() string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
-}
-
-// progressBar shows progress on one line of a terminal, and nothing elsewhere.
-type progressBar struct {
-	to    program
-	shown bool
-}
-
-// barWidth is how many characters the bar has.
-const barWidth = 30
-
-func (b *progressBar) show(done, of int64, text string) {
-	if !b.to.atTerminal() {
-		return
-	}
-	filled := 0
-	if of > 0 {
-		filled = int(barWidth * done / of)
-	}
-	fmt.Fprintf(b.to.stderr, "\r\033[K[%s%s] %s of %s, %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled),
-		humanSize(done), humanSize(of), text)
-	b.shown = true
-}
-
-func (b *progressBar) end() {
-	if b.shown {
-		fmt.Fprint(b.to.stderr, "\r\033[K")
-	}
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 )
 
@@ -20,48 +22,40 @@ const (
 //	mount.fuse.pailfs SOURCE MOUNTPOINT [-sfnvh] [-N namespace] [-o options] [-t type]
 //
 // It mounts in the background and returns when the mount answers.
-func (p program) runMountHelper() int {
-	call, err := parseHelperArgs(p.args)
+func runMountHelper(p command.Program) int {
+	call, err := parseHelperArgs(p.Args)
 	if err == nil && call.help {
-		fmt.Fprintln(p.stdout, "usage: mount -t fuse.pailfs oss://bucket[/prefix] MOUNTPOINT [-o option,...]; see pailfs mount --help")
-		return exitOK
+		fmt.Fprintln(p.Stdout, "usage: mount -t fuse.pailfs oss://bucket[/prefix] MOUNTPOINT [-o option,...]; see pailfs mount --help")
+		return command.OK
 	}
 	if err == nil {
-		p.args, err = call.mountArgs()
+		p.Args, err = call.mountArgs()
 	}
 	if err != nil {
-		report(p.stderr, err)
+		p.Report(err)
 		return helperUsage
 	}
 	if call.verbose {
-		fmt.Fprintf(p.stderr, "pailfs: running pailfs %s\n", strings.Join(p.args, " "))
+		p.Notice("running pailfs " + strings.Join(p.Args, " "))
 	}
 	if call.fake {
 		// -f does everything but the mounting: the options have been understood.
-		p.args = append([]string{"config"}, slices.DeleteFunc(slices.Clone(p.args[1:]), func(a string) bool {
+		p.Args = append([]string{"config"}, slices.DeleteFunc(slices.Clone(p.Args[1:]), func(a string) bool {
 			return a == "--detach" || !strings.HasPrefix(a, "--")
 		})...)
-		p.stdout = discard{}
+		p.Stdout = io.Discard
 	}
-	err = p.runCommand()
-	if err != nil {
-		report(p.stderr, err)
-	}
-	switch exitCode(err) {
-	case exitOK:
-		return exitOK
-	case exitUsage:
+	err = runCommand(p, nil)
+	p.Report(err)
+	switch command.Code(err) {
+	case command.OK:
+		return command.OK
+	case command.Refused:
 		return helperUsage
 	default:
 		return helperFailed
 	}
 }
-
-// discard swallows what is written.
-type discard struct{}
-
-// Write implements [io.Writer].
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // helperCall is a call of the mount helper.
 type helperCall struct {

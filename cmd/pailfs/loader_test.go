@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -275,7 +276,7 @@ func TestStateIsKeptOnTheMountOnlyInADirectoryThatIsNamed(t *testing.T) {
 
 func TestWarmAndEvict(t *testing.T) {
 	m := mountForLoader(t, 20)
-	if o := run(t, environ(), "warm", "--check", filepath.Join(m.at, "train")); o.code != exitFailed || !strings.Contains(o.stdout, "train: 0 B of") || !strings.Contains(o.stdout, "0 of 20 files") {
+	if o := run(t, environ(), "warm", "--check", filepath.Join(m.at, "train")); o.code != command.Failed || !strings.Contains(o.stdout, "train: 0 B of") || !strings.Contains(o.stdout, "0 of 20 files") {
 		t.Errorf("exit code %d of warm --check before anything was read\n%s%s", o.code, o.stdout, o.stderr)
 	}
 	o := mustRun(t, "warm", filepath.Join(m.at, "train"))
@@ -307,7 +308,7 @@ func TestWarmAndEvict(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = run(t, environ(), "warm", filepath.Join(m.at, "train"), "--from-file", list)
-	if o.code != exitFailed || !strings.Contains(o.stdout, "train/003.jpg: ready") || !strings.Contains(o.stdout, "train/missing.jpg: failed") {
+	if o.code != command.Failed || !strings.Contains(o.stdout, "train/003.jpg: ready") || !strings.Contains(o.stdout, "train/missing.jpg: failed") {
 		t.Errorf("exit code %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
 
@@ -321,7 +322,7 @@ func TestWarmAndEvict(t *testing.T) {
 	}
 	o = run(t, environ(), "warm", "--check", "--json", filepath.Join(m.at, "train"))
 	var measured prefetch.Measured
-	if err := json.Unmarshal([]byte(o.stdout), &measured); err != nil || o.code != exitFailed || measured.Files != 20 || measured.FilesWarm != 19 {
+	if err := json.Unmarshal([]byte(o.stdout), &measured); err != nil || o.code != command.Failed || measured.Files != 20 || measured.FilesWarm != 19 {
 		t.Errorf("exit code %d of warm --check, %v\n%s%s", o.code, err, o.stdout, o.stderr)
 	}
 	before = m.gets()

@@ -8,12 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/dustin/go-humanize"
 )
-
-// humanSize returns bytes for people, in binary units.
-func humanSize(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
 
 // machineMemory returns the bytes of memory that this process may use: the
 // machine's, or less if a control group says so.

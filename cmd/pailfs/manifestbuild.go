@@ -14,7 +14,9 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/dustin/go-humanize"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/manifest/build"
 	"github.com/pailfs/pailfs/manifest/publish"
 )
@@ -35,17 +37,17 @@ type makingFlags struct {
 func (f *makingFlags) check() error {
 	switch {
 	case !f.Publish && f.Output == "":
-		return usage(errors.New("--no-publish without --output would make nothing: name a file with --output"))
+		return command.Usage(errors.New("--no-publish without --output would make nothing: name a file with --output"))
 	case f.Parallel < 1 || f.Parallel > 4096:
-		return usage(fmt.Errorf("--parallel %d: want 1 to 4096", f.Parallel))
+		return command.Usage(fmt.Errorf("--parallel %d: want 1 to 4096", f.Parallel))
 	case f.Keep == 0 || f.Keep < -1:
-		return usage(fmt.Errorf("--keep %d: want at least 1, or -1 for all", f.Keep))
+		return command.Usage(fmt.Errorf("--keep %d: want at least 1, or -1 for all", f.Keep))
 	case f.Memory != 0 && f.Memory < 4<<20:
-		return usage(fmt.Errorf("--sort-memory %s: want at least 4MiB", f.Memory))
+		return command.Usage(fmt.Errorf("--sort-memory %s: want at least 4MiB", f.Memory))
 	}
 	if f.Output != "" {
 		if info, err := os.Stat(filepath.Dir(f.Output)); err != nil || !info.IsDir() {
-			return usage(fmt.Errorf("--output %s: %s is not a directory: make it, or choose another", f.Output, filepath.Dir(f.Output)))
+			return command.Usage(fmt.Errorf("--output %s: %s is not a directory: make it, or choose another", f.Output, filepath.Dir(f.Output)))
 		}
 	}
 	return nil
@@ -80,14 +82,14 @@ Examples:
 }
 
 // Run builds.
-func (c *manifestBuildCmd) Run(p program, parsed *kong.Context) error {
+func (c *manifestBuildCmd) Run(p command.Program, parsed *kong.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	if c.FromKeys == "" && (c.Null || c.AllowMissing) {
-		return usage(errors.New("--null and --allow-missing are about --from-keys, which is not given"))
+		return command.Usage(errors.New("--null and --allow-missing are about --from-keys, which is not given"))
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := command.Interruptible()
 	defer cancel()
 	r, err := openManifestRun(ctx, p, parsed, &c.storeFlags, c.Source)
 	if err != nil {
@@ -109,7 +111,7 @@ func (c *manifestBuildCmd) source(ctx context.Context, r *manifestRun) (build.So
 	case c.FromInventory != "":
 		name, key, err := parseObject(c.FromInventory)
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("--from-inventory: %w", err))
+			return nil, nil, command.Usage(fmt.Errorf("--from-inventory: %w", err))
 		}
 		bucket, err := r.conn.unchecked(name)
 		if err != nil {
@@ -125,7 +127,7 @@ func (c *manifestBuildCmd) source(ctx context.Context, r *manifestRun) (build.So
 		}
 		f, err := os.Open(c.FromKeys)
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("--from-keys: %w", err))
+			return nil, nil, command.Usage(fmt.Errorf("--from-keys: %w", err))
 		}
 		k.Lines = f
 		return k, f.Close, nil
@@ -177,14 +179,14 @@ func (m *making) do(ctx context.Context) error {
 	dir := m.flags.State
 	if dir == "" {
 		var err error
-		if dir, err = m.run.p.cachePath("builds", fmt.Sprintf("%s attrs=%v", m.name, m.attrs)); err != nil {
+		if dir, err = cachePath(m.run.p, "builds", fmt.Sprintf("%s attrs=%v", m.name, m.attrs)); err != nil {
 			return err
 		}
 	}
 	cfg := build.Config{
 		Bucket: m.run.bucket, Name: m.run.location.Bucket, Prefix: m.run.location.Prefix, Source: m.source, Attrs: m.attrs,
 		StateDir: dir, Restart: m.flags.Restart, Output: m.flags.Output, Parallel: m.flags.Parallel,
-		MemoryBytes: int64(m.flags.Memory), BuiltBy: builtBy(), Log: m.run.conn.log,
+		MemoryBytes: int64(m.flags.Memory), BuiltBy: builtBy(m.run.p.Version), Log: m.run.conn.log,
 	}
 	if m.flags.Publish {
 		cfg.Number = func(ctx context.Context) (uint64, error) {
@@ -203,15 +205,15 @@ func (m *making) do(ctx context.Context) error {
 func (m *making) build(ctx context.Context, b *build.Build) error {
 	started := time.Now()
 	if began, resumed := b.Resumed(); resumed {
-		m.run.p.notice("going on with the build that began at " + began.Local().Format(time.DateTime) + "; --restart would begin anew")
+		m.run.p.Notice("going on with the build that began at " + began.Local().Format(time.DateTime) + "; --restart would begin anew")
 	}
 	if at := b.Dropped(); !at.IsZero() {
-		m.run.p.notice("unfinished work of " + at.Local().Format(time.DateTime) + " is too old to go on with, and was dropped")
+		m.run.p.Notice("unfinished work of " + at.Local().Format(time.DateTime) + " is too old to go on with, and was dropped")
 	}
-	stop := m.run.p.newMeter().watch(func(v *meter) {
+	stop := terminal.NewProgress(m.run.p.Stderr).Watch(func(v *terminal.Progress) {
 		at := b.Progress()
-		doing := fmt.Sprintf("%s: %s objects, %s", at.Phase, humanize.Comma(at.Objects), humanSize(at.Bytes))
-		v.show(doing, at.Units, at.OfUnits)
+		doing := fmt.Sprintf("%s: %s objects, %s", at.Phase, humanize.Comma(at.Objects), terminal.Size(at.Bytes))
+		v.Show(doing, at.Units, at.OfUnits)
 	})
 	result, err := b.Run(ctx)
 	stop()
@@ -240,7 +242,7 @@ func (m *making) build(ctx context.Context, b *build.Build) error {
 			return err
 		}
 		if err != nil {
-			m.run.p.notice(oneLine(err)) // what was asked for is done
+			m.run.p.Notice(command.OneLine(err)) // what was asked for is done
 		}
 		out.Published, out.Generation, out.Key = true, g.Number, g.Object.Key
 	}
@@ -254,7 +256,7 @@ func (m *making) build(ctx context.Context, b *build.Build) error {
 // publish puts the finished file into the bucket.
 func (m *making) publish(ctx context.Context, result *build.Result) (publish.Generation, error) {
 	var done atomic.Int64
-	stop := m.run.p.newMeter().watch(func(v *meter) { v.show("publishing", done.Load(), result.Summary.FileBytes) })
+	stop := terminal.NewProgress(m.run.p.Stderr).Watch(func(v *terminal.Progress) { v.Show("publishing", done.Load(), result.Summary.FileBytes) })
 	defer stop()
 	return publish.Publish(ctx, m.run.bucket, m.run.location.Prefix, result.Path, publish.Facts{
 		Number: result.Header.Generation, Objects: result.Summary.Objects, Bytes: result.Summary.Bytes,
@@ -265,11 +267,11 @@ func (m *making) publish(ctx context.Context, result *build.Result) (publish.Gen
 // tell prints the result.
 func (m *making) tell(out *made) error {
 	if m.flags.JSON {
-		return m.run.p.printJSON(out)
+		return m.run.p.PrintJSON(out)
 	}
-	w := m.run.p.stdout
+	w := m.run.p.Stdout
 	fmt.Fprintf(w, "%s: %s objects in %s directories, %s; manifest of %s, %s\n", out.Source, humanize.Comma(out.Objects),
-		humanize.Comma(out.Directories), humanSize(out.Bytes), humanSize(out.FileBytes), shortDuration(time.Duration(out.Seconds*float64(time.Second))))
+		humanize.Comma(out.Directories), terminal.Size(out.Bytes), terminal.Size(out.FileBytes), shortDuration(time.Duration(out.Seconds*float64(time.Second))))
 	if c := out.Changes; c != nil {
 		fmt.Fprintf(w, "changes: %s added, %s removed, %s changed\n", humanize.Comma(c.Added), humanize.Comma(c.Removed), humanize.Comma(c.Changed))
 	}
@@ -292,13 +294,15 @@ func (m *making) tell(out *made) error {
 		fmt.Fprintf(w, "written to %s\n", out.File)
 	}
 	if out.Objects == 0 {
-		m.run.p.notice("there is no object: check the prefix if that is not so")
+		m.run.p.Notice("there is no object: check the prefix if that is not so")
 	}
 	return nil
 }
 
 // builtBy is recorded in manifests.
-func builtBy() string { return "pailfs " + versionText() + " " + runtime.GOOS + "/" + runtime.GOARCH }
+func builtBy(version string) string {
+	return "pailfs " + version + " " + runtime.GOOS + "/" + runtime.GOARCH
+}
 
 // publisherName says who published, for whom another publisher tells.
 func publisherName() string {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/publish"
@@ -34,7 +33,7 @@ type manifestCmd struct {
 
 // manifestRun is what every manifest command works with.
 type manifestRun struct {
-	p        program
+	p        command.Program
 	conn     *connection
 	location config.Location
 	bucket   oss.Bucket
@@ -47,13 +46,13 @@ type manifestRun struct {
 }
 
 // openManifestRun connects to the bucket of a location.
-func openManifestRun(ctx context.Context, p program, parsed *kong.Context, flags *storeFlags, at config.Location) (*manifestRun, error) {
+func openManifestRun(ctx context.Context, p command.Program, parsed *kong.Context, flags *storeFlags, at config.Location) (*manifestRun, error) {
 	l, err := flags.load(p, parsed)
 	if err != nil {
 		return nil, err
 	}
 	r := &manifestRun{p: p, location: at}
-	if r.conn, err = p.connect(l); err != nil {
+	if r.conn, err = connect(p, l); err != nil {
 		return nil, err
 	}
 	if r.bucket, err = r.conn.bucket(ctx, at.Bucket, at.Prefix); err != nil {
@@ -111,7 +110,7 @@ func (r *manifestRun) fetch(ctx context.Context, number uint64) (*manifest.Snaps
 	if err != nil {
 		return nil, err
 	}
-	dir, err := r.p.cachePath("manifests", r.location.String())
+	dir, err := cachePath(r.p, "manifests", r.location.String())
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +161,9 @@ func (f rangedFile) ReadAt(b []byte, offset int64) (int, error) {
 
 // cachePath returns the directory for what this user's commands keep of a kind, for
 // something called name.
-func (p program) cachePath(kind, name string) (string, error) {
-	base := p.env("XDG_CACHE_HOME")
-	if home := p.env("HOME"); base == "" && home != "" {
+func cachePath(p command.Program, kind, name string) (string, error) {
+	base := p.Env("XDG_CACHE_HOME")
+	if home := p.Env("HOME"); base == "" && home != "" {
 		if info, err := os.Stat(home); err == nil && info.IsDir() {
 			base = filepath.Join(home, ".cache")
 		}
@@ -189,12 +188,6 @@ func (p program) cachePath(kind, name string) (string, error) {
 	}
 	sum := sha256.Sum256([]byte(name))
 	return filepath.Join(base, "pailfs", kind, hex.EncodeToString(sum[:8])), nil
-}
-
-// interruptible returns a context that a signal ends, and the error that a command
-// gives then.
-func interruptible() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 }
 
 // orInterrupted returns err, or what to say when a signal has ended ctx.
@@ -222,19 +215,11 @@ func (s *source) UnmarshalText(text []byte) error {
 }
 
 // run returns a run for a source. One for a file has no connection.
-func (s *source) run(ctx context.Context, p program, parsed *kong.Context, flags *storeFlags) (*manifestRun, error) {
+func (s *source) run(ctx context.Context, p command.Program, parsed *kong.Context, flags *storeFlags) (*manifestRun, error) {
 	if s.file != "" {
 		return &manifestRun{p: p}, nil
 	}
 	return openManifestRun(ctx, p, parsed, flags, s.location)
-}
-
-// printJSON writes v for programs.
-func (p program) printJSON(v any) error {
-	encoder := json.NewEncoder(p.stdout)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
 }
 
 // shortDuration writes how long something took.

@@ -14,7 +14,9 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/dustin/go-humanize"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/build"
 	"github.com/pailfs/pailfs/manifest/publish"
@@ -75,7 +77,7 @@ type shownVersion struct {
 
 // differencePrinter prints or gathers differences up to a limit.
 type differencePrinter struct {
-	p     program
+	p     command.Program
 	json  bool
 	limit int
 	found []shownDifference
@@ -89,7 +91,7 @@ func (d *differencePrinter) tell(one build.Difference) error {
 	}
 	d.told++
 	if !d.json {
-		fmt.Fprintln(d.p.stdout, showDifference(&one))
+		fmt.Fprintln(d.p.Stdout, showDifference(&one))
 		return nil
 	}
 	out := shownDifference{Kind: one.Kind, Key: one.Key()}
@@ -110,22 +112,22 @@ func (d *differencePrinter) finish(c comparison) error {
 		if c.Differences == nil {
 			c.Differences = []shownDifference{}
 		}
-		if err := d.p.printJSON(c); err != nil {
+		if err := d.p.PrintJSON(c); err != nil {
 			return err
 		}
 	} else {
 		if more := c.Added + c.Removed + c.Changed - int64(d.told); more > 0 {
-			fmt.Fprintf(d.p.stdout, "... and %s more\n", humanize.Comma(more))
+			fmt.Fprintf(d.p.Stdout, "... and %s more\n", humanize.Comma(more))
 		}
 		of := "of the samples"
 		if c.Full {
 			of = "in all"
 		}
-		fmt.Fprintf(d.p.stdout, "%s added, %s removed, %s changed, %s the same, %s\n", humanize.Comma(c.Added), humanize.Comma(c.Removed),
+		fmt.Fprintf(d.p.Stdout, "%s added, %s removed, %s changed, %s the same, %s\n", humanize.Comma(c.Added), humanize.Comma(c.Removed),
 			humanize.Comma(c.Changed), humanize.Comma(c.Same), of)
 	}
 	if c.Any() {
-		return &exitError{code: exitDiffers, err: fmt.Errorf("%s and %s differ", c.Older, c.Newer)}
+		return &command.Error{Code: exitDiffers, Err: fmt.Errorf("%s and %s differ", c.Older, c.Newer)}
 	}
 	return nil
 }
@@ -145,16 +147,16 @@ func showDifference(d *build.Difference) string {
 }
 
 // Run verifies.
-func (c *manifestVerifyCmd) Run(p program, parsed *kong.Context) error {
+func (c *manifestVerifyCmd) Run(p command.Program, parsed *kong.Context) error {
 	switch {
 	case c.File != "" && c.Generation != 0:
-		return usage(errors.New("--file and --generation exclude each other"))
+		return command.Usage(errors.New("--file and --generation exclude each other"))
 	case c.Samples < 1:
-		return usage(fmt.Errorf("--samples %d: want at least 1", c.Samples))
+		return command.Usage(fmt.Errorf("--samples %d: want at least 1", c.Samples))
 	case c.Parallel < 1 || c.Parallel > 4096:
-		return usage(fmt.Errorf("--parallel %d: want 1 to 4096", c.Parallel))
+		return command.Usage(fmt.Errorf("--parallel %d: want 1 to 4096", c.Parallel))
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := command.Interruptible()
 	defer cancel()
 	r, err := openManifestRun(ctx, p, parsed, &c.storeFlags, c.Source)
 	if err != nil {
@@ -193,7 +195,7 @@ func (c *manifestVerifyCmd) verify(ctx context.Context, r *manifestRun) error {
 			Parallel: c.Parallel, Seed: result.Seed, Tell: out.tell,
 			Progress: func(n, of int64) { done.Store(n); all.Store(of) },
 		}
-		stop := r.p.newMeter().watch(func(v *meter) { v.show("comparing", done.Load(), all.Load()) })
+		stop := terminal.NewProgress(r.p.Stderr).Watch(func(v *terminal.Progress) { v.Show("comparing", done.Load(), all.Load()) })
 		result.Counts, err = sample.Run(ctx)
 		stop()
 	}
@@ -205,7 +207,7 @@ func (c *manifestVerifyCmd) verify(ctx context.Context, r *manifestRun) error {
 
 // compareAll builds another manifest, from a listing, and compares.
 func (c *manifestVerifyCmd) compareAll(ctx context.Context, r *manifestRun, s *manifest.Snapshot, tell func(build.Difference) error) (build.Counts, error) {
-	dir, err := r.p.cachePath("verify", fmt.Sprintf("%s %d", c.Source, os.Getpid()))
+	dir, err := cachePath(r.p, "verify", fmt.Sprintf("%s %d", c.Source, os.Getpid()))
 	if err != nil {
 		return build.Counts{}, err
 	}
@@ -216,8 +218,8 @@ func (c *manifestVerifyCmd) compareAll(ctx context.Context, r *manifestRun, s *m
 	if err != nil {
 		return build.Counts{}, err
 	}
-	stop := r.p.newMeter().watch(func(v *meter) {
-		v.show("listing", b.Progress().Objects, s.Info().Objects)
+	stop := terminal.NewProgress(r.p.Stderr).Watch(func(v *terminal.Progress) {
+		v.Show("listing", b.Progress().Objects, s.Info().Objects)
 	})
 	result, err := b.Run(ctx)
 	stop()
@@ -257,8 +259,8 @@ Examples:
 }
 
 // Run compares.
-func (c *manifestDiffCmd) Run(p program, parsed *kong.Context) error {
-	ctx, cancel := interruptible()
+func (c *manifestDiffCmd) Run(p command.Program, parsed *kong.Context) error {
+	ctx, cancel := command.Interruptible()
 	defer cancel()
 	older, newer, closeAll, err := c.open(ctx, p, parsed)
 	if err != nil {
@@ -282,7 +284,7 @@ type compared struct {
 }
 
 // open opens both sides.
-func (c *manifestDiffCmd) open(ctx context.Context, p program, parsed *kong.Context) (older, newer compared, closeAll func() error, err error) {
+func (c *manifestDiffCmd) open(ctx context.Context, p command.Program, parsed *kong.Context) (older, newer compared, closeAll func() error, err error) {
 	var runs []*manifestRun
 	closeAll = func() error {
 		var failed error
@@ -300,12 +302,12 @@ func (c *manifestDiffCmd) open(ctx context.Context, p program, parsed *kong.Cont
 	}
 	if c.Newer == (source{}) {
 		if c.Older.file != "" {
-			return older, newer, closeAll, usage(errors.New("one file cannot be compared: name another"))
+			return older, newer, closeAll, command.Usage(errors.New("one file cannot be compared: name another"))
 		}
 		sides[1], published = &c.Older, 2
 	}
 	if len(c.Generation) > published {
-		return older, newer, closeAll, usage(fmt.Errorf("--generation names %d generations, and there are %d published manifests to compare", len(c.Generation), published))
+		return older, newer, closeAll, command.Usage(fmt.Errorf("--generation names %d generations, and there are %d published manifests to compare", len(c.Generation), published))
 	}
 	var run, conn *manifestRun // conn is the first with a connection, which others share
 	generations := c.Generation

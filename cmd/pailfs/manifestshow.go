@@ -14,6 +14,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/dustin/go-humanize"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/publish"
 )
@@ -66,11 +68,11 @@ type shownGeneration struct {
 }
 
 // Run shows.
-func (c *manifestShowCmd) Run(p program, parsed *kong.Context) error {
+func (c *manifestShowCmd) Run(p command.Program, parsed *kong.Context) error {
 	if c.Source.file != "" && (c.All || c.Generation != 0) {
-		return usage(errors.New("--all and --generation are about published manifests: name oss://bucket/prefix"))
+		return command.Usage(errors.New("--all and --generation are about published manifests: name oss://bucket/prefix"))
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := command.Interruptible()
 	defer cancel()
 	r, err := c.Source.run(ctx, p, parsed, &c.storeFlags)
 	if err != nil {
@@ -96,15 +98,15 @@ func (c *manifestShowCmd) showOne(ctx context.Context, r *manifestRun) error {
 		Properties: i.Properties, Problems: s.Problems(),
 	}
 	if c.JSON {
-		return r.p.printJSON(out)
+		return r.p.PrintJSON(out)
 	}
-	w := tabwriter.NewWriter(r.p.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(r.p.Stdout, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
 	row("manifest", "%s", name)
 	row("generation", "%d", i.Generation)
 	row("of keys below", "%q", i.Root)
-	row("objects", "%s in %s directories, %s", humanize.Comma(i.Objects), humanize.Comma(i.Directories), humanSize(i.Bytes))
-	row("file", "%s, format %d, %.1f bytes an object", humanSize(i.FileBytes), i.Version, float64(i.FileBytes)/float64(max(1, i.Objects)))
+	row("objects", "%s in %s directories, %s", humanize.Comma(i.Objects), humanize.Comma(i.Directories), terminal.Size(i.Bytes))
+	row("file", "%s, format %d, %.1f bytes an object", terminal.Size(i.FileBytes), i.Version, float64(i.FileBytes)/float64(max(1, i.Objects)))
 	row("from", "%s", i.Source)
 	row("looked at", "%s to %s", i.Began.Format(time.RFC3339), i.Ended.Format(time.RFC3339))
 	row("built by", "%s", i.BuiltBy)
@@ -135,9 +137,9 @@ func (c *manifestShowCmd) showAll(ctx context.Context, r *manifestRun) error {
 		out = append(out, shownGeneration{Facts: g.Facts, Key: g.Object.Key, FileBytes: g.Object.Size, Newest: g.Number == newest.Number})
 	}
 	if c.JSON {
-		return r.p.printJSON(out)
+		return r.p.PrintJSON(out)
 	}
-	w := tabwriter.NewWriter(r.p.stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(r.p.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "GENERATION\tPUBLISHED\tOBJECTS\tBYTES\tFILE\tLOOKED AT\tBY")
 	for _, g := range out {
 		mark := ""
@@ -145,7 +147,7 @@ func (c *manifestShowCmd) showAll(ctx context.Context, r *manifestRun) error {
 			mark = " (newest)"
 		}
 		fmt.Fprintf(w, "%d%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Number, mark, g.Published.Format(time.RFC3339), humanize.Comma(g.Objects),
-			humanSize(g.Bytes), humanSize(g.FileBytes), g.Began.Format(time.RFC3339), g.Publisher)
+			terminal.Size(g.Bytes), terminal.Size(g.FileBytes), g.Began.Format(time.RFC3339), g.Publisher)
 	}
 	return w.Flush()
 }
@@ -196,11 +198,11 @@ type listedName struct {
 }
 
 // Run lists.
-func (c *manifestLsCmd) Run(p program, parsed *kong.Context) error {
+func (c *manifestLsCmd) Run(p command.Program, parsed *kong.Context) error {
 	if c.Source.file != "" && c.Generation != 0 {
-		return usage(errors.New("--generation is about published manifests: name oss://bucket/prefix"))
+		return command.Usage(errors.New("--generation is about published manifests: name oss://bucket/prefix"))
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := command.Interruptible()
 	defer cancel()
 	r, err := c.Source.run(ctx, p, parsed, &c.storeFlags)
 	if err != nil {
@@ -214,7 +216,7 @@ func (c *manifestLsCmd) list(ctx context.Context, r *manifestRun) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(r.p.stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(r.p.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
 	if path := strings.Trim(c.Path, "/"); path != "" {
 		slash := strings.LastIndexByte(path, '/')
 		e, _, err := s.Lookup(ctx, path[:max(slash, 0)], path[slash+1:])
@@ -276,14 +278,14 @@ func (c *manifestLsCmd) print(_ context.Context, r *manifestRun, w *tabwriter.Wr
 		out.Kind = "file"
 	}
 	if c.JSON {
-		return jsonLine(r.p.stdout, out)
+		return jsonLine(r.p.Stdout, out)
 	}
 	shown := path
 	if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		shown = fmt.Sprintf("%q", path) // a name must not steer the terminal
 	}
 	if !c.Long {
-		_, err := fmt.Fprintln(r.p.stdout, shown)
+		_, err := fmt.Fprintln(r.p.Stdout, shown)
 		return err
 	}
 	when := "-"

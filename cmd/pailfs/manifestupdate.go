@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/build"
@@ -38,11 +39,11 @@ Examples:
 }
 
 // Run updates.
-func (c *manifestUpdateCmd) Run(p program, parsed *kong.Context) error {
+func (c *manifestUpdateCmd) Run(p command.Program, parsed *kong.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	ctx, cancel := interruptible()
+	ctx, cancel := command.Interruptible()
 	defer cancel()
 	r, err := openManifestRun(ctx, p, parsed, &c.storeFlags, c.Source)
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *manifestUpdateCmd) update(ctx context.Context, r *manifestRun) error {
 	listing := &build.Listing{Old: old}
 	for _, path := range c.Below {
 		if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "oss://") {
-			return usage(fmt.Errorf("%q: write what is below %s, without a slash in front", path, c.Source))
+			return command.Usage(fmt.Errorf("%q: write what is below %s, without a slash in front", path, c.Source))
 		}
 		listing.Below = append(listing.Below, c.Source.Prefix+path)
 	}
@@ -77,7 +78,7 @@ func (c *manifestUpdateCmd) update(ctx context.Context, r *manifestRun) error {
 		}
 		tell := func(d build.Difference) error {
 			if c.List && !c.JSON {
-				fmt.Fprintln(r.p.stdout, showDifference(&d))
+				fmt.Fprintln(r.p.Stdout, showDifference(&d))
 			}
 			return nil
 		}

@@ -1,17 +1,16 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 
 	"github.com/alecthomas/kong"
-	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/terminal"
 )
 
 // mountCmd is `pailfs mount`.
@@ -39,13 +38,13 @@ Examples:
 }
 
 // Run mounts, and unless it detaches serves until the mount has ended.
-func (c *mountCmd) Run(p program, parsed *kong.Context) error {
+func (c *mountCmd) Run(p command.Program, parsed *kong.Context, link *parentLink) error {
 	l, err := c.load(p, parsed)
 	if err != nil {
 		return err
 	}
 	if l.Endpoint == "" {
-		return usage(errors.New("no endpoint is set: give --endpoint, for example https://oss-cn-hangzhou-internal.aliyuncs.com"))
+		return command.Usage(errors.New("no endpoint is set: give --endpoint, for example https://oss-cn-hangzhou-internal.aliyuncs.com"))
 	}
 	if l.DropPrivileges {
 		// A detached daemon has no more than who starts it.
@@ -59,19 +58,19 @@ func (c *mountCmd) Run(p program, parsed *kong.Context) error {
 			return fmt.Errorf("make mount point %s: %w", c.MountPoint, err)
 		}
 	}
-	if c.Detach && p.parent == nil {
-		return p.detach(c.MountPoint)
+	if c.Detach && link == nil {
+		return detach(p, c.MountPoint)
 	}
 	at, stale, err := checkMachine(l, c.MountPoint)
 	if err != nil {
 		return err
 	}
-	log, err := openLog(&l.Config, p.stderr, p.parent != nil)
+	log, err := openLog(&l.Config, p.Stderr, link != nil)
 	if err != nil {
 		return l.Refuse("log-file", fmt.Errorf("%w: choose a path in a directory that exists and can be written", err))
 	}
 	defer func() { _ = log.Close() }() // nothing can be logged any more
-	return serve(p, l, c.Source, at, stale, log)
+	return serve(p, link, l, c.Source, at, stale, log)
 }
 
 // checkMachine refuses what cannot work on this machine. It changes nothing.
@@ -95,33 +94,29 @@ func checkMachine(l *config.Loaded, path string) (at string, stale *mountpoint.M
 }
 
 // serve opens the daemon, tells that it is ready and runs it to its end.
-func serve(p program, l *config.Loaded, source config.Location, at string, stale *mountpoint.Mount, log daemonLog) error {
-	signals := newSignals(p.atTerminal())
+func serve(p command.Program, link *parentLink, l *config.Loaded, source config.Location, at string, stale *mountpoint.Mount, log daemonLog) error {
+	signals := newSignals(terminal.Is(p.Stderr))
 	defer signals.stop()
+	notice := func(text string) {
+		if !link.notice(text) {
+			p.Notice(text)
+		}
+	}
 	// A signal during the start ends the start; one that comes too late for that is
 	// still in signals and ends what was started.
-	ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	d, err := openDaemon(ctx, l, source, at, stale, log, p.notice)
+	ctx, cancel := command.Interruptible()
+	d, err := openDaemon(ctx, l, source, at, stale, log, notice)
 	interrupted := ctx.Err()
 	cancel()
 	switch {
 	case err != nil && interrupted != nil:
-		return fmt.Errorf("mount %s: %w", source, interrupted)
+		return errors.New("interrupted before the mount was ready")
 	case err != nil:
 		return err
 	}
 	if log.lost {
-		p.notice("mounted, but nothing keeps the daemon's log: there is no syslog here; set --log-file")
+		notice("mounted, but nothing keeps the daemon's log: there is no syslog here; set --log-file")
 	}
-	p.ready()
+	link.ready()
 	return d.run(signals)
-}
-
-// notice tells the user something that is no error.
-func (p program) notice(text string) {
-	if p.parent != nil {
-		p.parent.send(parentMessage{Notice: text})
-		return
-	}
-	fmt.Fprintf(p.stderr, "pailfs: %s\n", text)
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/follow"
@@ -75,7 +77,7 @@ func (d *daemon) openTree(ctx context.Context) error {
 		return err
 	case d.settings.ManifestFallback:
 		d.log.Warn("the manifest cannot be used; names are listed instead", "error", err)
-		return d.openLive("the manifest cannot be used: " + oneLine(err))
+		return d.openLive("the manifest cannot be used: " + command.OneLine(err))
 	default:
 		return fmt.Errorf("%w; --manifest off lists names instead, and --manifest-fallback does so whenever a manifest is damaged", err)
 	}
@@ -285,7 +287,7 @@ func (r *manifestReport) show(line func(name, format string, args ...any), metad
 	if r.File != "" {
 		what = r.File
 	}
-	line("  manifest", "%s: %d objects, %s; built %s ago", what, r.Objects, humanSize(r.Bytes), seconds(r.Age))
+	line("  manifest", "%s: %d objects, %s; built %s ago", what, r.Objects, terminal.Size(r.Bytes), seconds(r.Age))
 	if f := r.Follow; f != nil && f.Failing > 0 {
 		line("  FOLLOWING", "failed %d times, last at %s: %s", f.Failing, f.LastErrorTime.Format(time.RFC3339), f.LastError)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/terminal"
 )
 
 // probePatience is how long a mount may take to answer a statfs. The daemon
@@ -214,10 +215,10 @@ func checkDisk(l *config.Loaded, on string) error {
 	total := config.Size(st.Blocks) * config.Size(st.Bsize)
 	free := config.Size(st.Bavail) * config.Size(st.Bsize)
 	if l.CacheSize > total {
-		return l.Refuse("cache-size", fmt.Errorf("%s is more than the whole file system of %s holds, %s: write a smaller size, or auto", l.CacheSize, on, humanSize(int64(total))))
+		return l.Refuse("cache-size", fmt.Errorf("%s is more than the whole file system of %s holds, %s: write a smaller size, or auto", l.CacheSize, on, terminal.Size(int64(total))))
 	}
 	if on != filepath.Clean(l.CacheDir) && free < leastRoom {
-		return l.Refuse("cache-dir", fmt.Errorf("the file system of %s has no room, %s is free: free %s, or choose another disk", on, humanSize(int64(free)), humanSize(leastRoom)))
+		return l.Refuse("cache-dir", fmt.Errorf("the file system of %s has no room, %s is free: free %s, or choose another disk", on, terminal.Size(int64(free)), terminal.Size(leastRoom)))
 	}
 	return nil
 }
@@ -229,7 +230,7 @@ func checkMemory(l *config.Loaded) error {
 		return err
 	}
 	if int64(l.Memory) > available {
-		return l.Refuse("memory", fmt.Errorf("%s is more than the %s that this machine or control group has: write a smaller size, or auto", l.Memory, humanSize(available)))
+		return l.Refuse("memory", fmt.Errorf("%s is more than the %s that this machine or control group has: write a smaller size, or auto", l.Memory, terminal.Size(available)))
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // capabilitySets returns the sets and no_new_privs of every thread of a process, by
@@ -129,7 +131,7 @@ func TestADaemonThatDroppedItsPrivilegesDoesItsWork(t *testing.T) {
 			mustRun(t, "drain", s.at)
 			writeFile(t, filepath.Join(s.at, "last"), "last")
 			_, release := hold(t, s.at)
-			if o := run(t, env, "umount", s.at); o.code != exitFailed || !strings.Contains(o.stderr, "in use") {
+			if o := run(t, env, "umount", s.at); o.code != command.Failed || !strings.Contains(o.stderr, "in use") {
 				t.Errorf("umount of a mount in use: exit code %d: %s", o.code, o.stderr)
 			}
 			release()

@@ -28,7 +28,7 @@ func prepareProcess(memory config.Size, log *slog.Logger) {
 	raiseFileLimit(log)
 	lowerOOMScore(log)
 	limitHeap(int64(memory))
-	widen()
+	raiseGOMAXPROCS()
 }
 
 // lowerOOMScore asks the kernel to end a reader, when memory runs out, rather than
@@ -45,12 +45,12 @@ func lowerOOMScore(log *slog.Logger) {
 // fewestAtOnce is how many threads of the daemon may run Go code at once, at least.
 const fewestAtOnce = 4
 
-// widen lets the daemon of a small machine, or of a control group with few
+// raiseGOMAXPROCS lets the daemon of a small machine, or of a control group with few
 // processors, answer more requests at once than that has processors. Most of a
 // request is a system call, which keeps its place among those who may run while it
 // waits for the disk. GOMAXPROCS, if set, wins. Where it is raised, the runtime no
 // longer follows a control group whose limit changes.
-func widen() {
+func raiseGOMAXPROCS() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < fewestAtOnce {
 		runtime.GOMAXPROCS(fewestAtOnce)
 	}

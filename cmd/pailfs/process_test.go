@@ -16,21 +16,21 @@ func processors(t *testing.T, now int, said string) {
 
 func TestASmallMachineAnswersFourRequestsAtOnce(t *testing.T) {
 	processors(t, 2, "")
-	if widen(); runtime.GOMAXPROCS(0) != fewestAtOnce {
+	if raiseGOMAXPROCS(); runtime.GOMAXPROCS(0) != fewestAtOnce {
 		t.Errorf("%d threads run at once, want %d", runtime.GOMAXPROCS(0), fewestAtOnce)
 	}
 }
 
 func TestALargeMachineIsLeftAsItIs(t *testing.T) {
 	processors(t, 7, "")
-	if widen(); runtime.GOMAXPROCS(0) != 7 {
+	if raiseGOMAXPROCS(); runtime.GOMAXPROCS(0) != 7 {
 		t.Errorf("%d threads run at once, want the 7 that there were", runtime.GOMAXPROCS(0))
 	}
 }
 
 func TestAChosenGOMAXPROCSStays(t *testing.T) {
 	processors(t, 1, "1")
-	if widen(); runtime.GOMAXPROCS(0) != 1 {
+	if raiseGOMAXPROCS(); runtime.GOMAXPROCS(0) != 1 {
 		t.Errorf("%d threads run at once, want the one that was asked for", runtime.GOMAXPROCS(0))
 	}
 }

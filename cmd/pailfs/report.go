@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/oss"
@@ -139,7 +140,7 @@ func (d *daemon) storeReport(figures figures) storeReport {
 		c.Expires = &expires
 	}
 	if status.Err != nil {
-		c.Error = oneLine(status.Err)
+		c.Error = command.OneLine(status.Err)
 	}
 	stats := d.limiter.Stats()
 	l := limiterReport{

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 const (
@@ -65,7 +67,7 @@ func (d *daemon) runSpot(ctx context.Context, w *spotWatch) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failing:
-			d.log.Warn("cannot ask whether this machine is about to be taken back", "address", w.base, "error", oneLine(err))
+			d.log.Warn("cannot ask whether this machine is about to be taken back", "address", w.base, "error", command.OneLine(err))
 		case err == nil && failing:
 			d.log.Info("can ask again whether this machine is about to be taken back", "address", w.base)
 		}

@@ -1,22 +1,20 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
 
@@ -51,16 +49,16 @@ type stagedFlags struct {
 func (f *stagedFlags) staging() (string, error) {
 	dir, err := filepath.Abs(f.CacheDir)
 	if err != nil {
-		return "", usage(err)
+		return "", command.Usage(err)
 	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", usage(fmt.Errorf("--cache-dir %s does not exist: give the one of the mount", f.CacheDir))
+		return "", command.Usage(fmt.Errorf("--cache-dir %s does not exist: give the one of the mount", f.CacheDir))
 	case err != nil:
-		return "", usage(fmt.Errorf("--cache-dir: %w", err))
+		return "", command.Usage(fmt.Errorf("--cache-dir: %w", err))
 	case !info.IsDir():
-		return "", usage(fmt.Errorf("--cache-dir %s is no directory: give the one of the mount", f.CacheDir))
+		return "", command.Usage(fmt.Errorf("--cache-dir %s is no directory: give the one of the mount", f.CacheDir))
 	}
 	return filepath.Join(dir, stagingName), nil
 }
@@ -99,7 +97,7 @@ Examples:
 }
 
 // Run lists.
-func (c *stagedLsCmd) Run(p program) error {
+func (c *stagedLsCmd) Run(p command.Program) error {
 	dir, err := c.staging()
 	if err != nil {
 		return err
@@ -109,7 +107,7 @@ func (c *stagedLsCmd) Run(p program) error {
 		return c.explain(err)
 	}
 	if c.JSON {
-		encoder := json.NewEncoder(p.stdout)
+		encoder := json.NewEncoder(p.Stdout)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(r)
 	}
@@ -117,32 +115,32 @@ func (c *stagedLsCmd) Run(p program) error {
 	for _, s := range r.Pending {
 		bytes += s.Bytes
 	}
-	fmt.Fprintf(p.stdout, "oss://%s/%s at %s: %d changes are not in the object store, %s\n", r.Bucket, r.Prefix, r.Endpoint, len(r.Pending), humanSize(bytes))
-	if err := p.printStaged(r.Pending, r.Suspects, r.Unfinished); err != nil {
+	fmt.Fprintf(p.Stdout, "oss://%s/%s at %s: %d changes are not in the object store, %s\n", r.Bucket, r.Prefix, r.Endpoint, len(r.Pending), terminal.Size(bytes))
+	if err := printStaged(p, r.Pending, r.Suspects, r.Unfinished); err != nil {
 		return err
 	}
 	for _, c := range r.Conflicts {
 		kept := "ours was not carried out"
 		if c.Kept != "" {
-			kept = "ours is " + shownName(c.Kept)
+			kept = "ours is " + terminal.Name(c.Kept)
 		}
-		fmt.Fprintf(p.stdout, "conflict at %s: %s holds somebody else's, %s\n", c.Time.Format(time.RFC3339), shownName(c.Path), kept)
+		fmt.Fprintf(p.Stdout, "conflict at %s: %s holds somebody else's, %s\n", c.Time.Format(time.RFC3339), terminal.Name(c.Path), kept)
 	}
 	if r.Uploads > 0 {
-		fmt.Fprintf(p.stdout, "%d multipart uploads have begun: resume and the next mount complete or abort them\n", r.Uploads)
+		fmt.Fprintf(p.Stdout, "%d multipart uploads have begun: resume and the next mount complete or abort them\n", r.Uploads)
 	}
 	if r.TornBytes > 0 {
-		fmt.Fprintf(p.stdout, "the journal ends with %d bytes of a record that was being written: no call that returned is in it, unless the disk is damaged\n", r.TornBytes)
+		fmt.Fprintf(p.Stdout, "the journal ends with %d bytes of a record that was being written: no call that returned is in it, unless the disk is damaged\n", r.TornBytes)
 	}
 	for _, name := range r.SetAside {
-		fmt.Fprintf(p.stdout, "%s: bytes that an earlier start cut off the journal\n", filepath.Join(dir, name))
+		fmt.Fprintf(p.Stdout, "%s: bytes that an earlier start cut off the journal\n", filepath.Join(dir, name))
 	}
 	return nil
 }
 
 // printStaged prints lists of changes as one table.
-func (p program) printStaged(lists ...[]writeback.Staged) error {
-	tw := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+func printStaged(p command.Program, lists ...[]writeback.Staged) error {
+	tw := tabwriter.NewWriter(p.Stdout, 0, 8, 2, ' ', 0)
 	empty := true
 	for _, list := range lists {
 		for _, s := range list {
@@ -158,7 +156,7 @@ func (p program) printStaged(lists ...[]writeback.Staged) error {
 			if !s.Since.IsZero() {
 				since = humanize.Time(s.Since)
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", s.Doing, size, since, shownName(s.Path), remark(s))
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", s.Doing, size, since, terminal.Name(s.Path), remark(s))
 		}
 	}
 	return tw.Flush()
@@ -172,24 +170,13 @@ func remark(s writeback.Staged) string {
 	case s.Unfinished:
 		return "unfinished: never closed"
 	case s.Partial:
-		return "partial: what was not written is to be copied from " + shownName(s.Base)
+		return "partial: what was not written is to be copied from " + terminal.Name(s.Base)
 	case s.Changed:
 		return "written to after its last close"
 	case s.From != "":
-		return "from " + shownName(s.From)
+		return "from " + terminal.Name(s.From)
 	}
 	return ""
-}
-
-// shownName returns a path as a terminal may show it.
-func shownName(path string) string {
-	if path == "" {
-		return "/"
-	}
-	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-		return strconv.Quote(path)
-	}
-	return path
 }
 
 // stagedExportCmd is `pailfs staged export`.
@@ -212,14 +199,14 @@ Examples:
 }
 
 // Run copies.
-func (c *stagedExportCmd) Run(p program) error {
+func (c *stagedExportCmd) Run(p command.Program) error {
 	dir, err := c.staging()
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
-	p.progress("copying")
+	p.Progress("copying")
 	files, err := writeback.Export(ctx, dir, cleanPath(c.Path), c.To)
 	var bytes int64
 	failed, odd := 0, 0
@@ -227,21 +214,21 @@ func (c *stagedExportCmd) Run(p program) error {
 		switch {
 		case f.Err != nil:
 			failed++
-			fmt.Fprintf(p.stderr, "pailfs: %s: %s\n", shownName(f.Path), oneLine(f.Err))
+			p.Notice(fmt.Sprintf("%s: %s", terminal.Name(f.Path), command.OneLine(f.Err)))
 			continue
 		case f.Suspect:
 			odd++
-			fmt.Fprintf(p.stderr, "pailfs: %s is suspect: the disk lost some of it\n", shownName(f.To))
+			fmt.Fprintf(p.Stderr, "pailfs: %s is suspect: the disk lost some of it\n", terminal.Name(f.To))
 		case f.Unfinished:
 			odd++
-			fmt.Fprintf(p.stderr, "pailfs: %s is unfinished: it was never closed\n", shownName(f.To))
+			fmt.Fprintf(p.Stderr, "pailfs: %s is unfinished: it was never closed\n", terminal.Name(f.To))
 		case f.Partial:
 			odd++
-			fmt.Fprintf(p.stderr, "pailfs: %s has only what was written, with holes for what is in the object %s; %s.extents lists where it belongs\n",
-				shownName(f.To), shownName(f.Base), shownName(f.To))
+			fmt.Fprintf(p.Stderr, "pailfs: %s has only what was written, with holes for what is in the object %s; %s.extents lists where it belongs\n",
+				terminal.Name(f.To), terminal.Name(f.Base), terminal.Name(f.To))
 		}
 		bytes += f.Bytes
-		fmt.Fprintln(p.stdout, shownName(f.To))
+		fmt.Fprintln(p.Stdout, terminal.Name(f.To))
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -251,9 +238,9 @@ func (c *stagedExportCmd) Run(p program) error {
 	case failed > 0:
 		return fmt.Errorf("%d of %d files are not in %s", failed, len(files), c.To)
 	case odd > 0:
-		return fmt.Errorf("%d of %d files, %s, are in %s, but %d are suspect, unfinished or partial", len(files), len(files), humanSize(bytes), c.To, odd)
+		return fmt.Errorf("%d of %d files, %s, are in %s, but %d are suspect, unfinished or partial", len(files), len(files), terminal.Size(bytes), c.To, odd)
 	}
-	fmt.Fprintf(p.stderr, "pailfs: %d files, %s, are in %s\n", len(files), humanSize(bytes), c.To)
+	fmt.Fprintf(p.Stderr, "pailfs: %d files, %s, are in %s\n", len(files), terminal.Size(bytes), c.To)
 	return nil
 }
 
@@ -285,33 +272,33 @@ Examples:
 }
 
 // Run gives up.
-func (c *stagedDiscardCmd) Run(p program) error {
+func (c *stagedDiscardCmd) Run(p command.Program) error {
 	dir, err := c.staging()
 	if err != nil {
 		return err
 	}
 	path := cleanPath(c.Path)
 	if path == "" && !c.All {
-		return usage(errors.New("--path names the whole mount: say --all to give up everything"))
+		return command.Usage(errors.New("--path names the whole mount: say --all to give up everything"))
 	}
 	lost := 0
 	err = writeback.Discard(dir, path, func(list []writeback.Staged) error {
 		lost = len(list)
-		if err := p.printStaged(list); err != nil {
+		if err := printStaged(p, list); err != nil {
 			return err
 		}
 		if !c.Yes {
-			return usage(fmt.Errorf("nothing was given up: with --yes these %d changes are lost for good", lost))
+			return command.Usage(fmt.Errorf("nothing was given up: with --yes these %d changes are lost for good", lost))
 		}
 		return nil
 	})
 	if errors.Is(err, writeback.ErrNothing) && c.All {
-		fmt.Fprintln(p.stderr, "pailfs: nothing is left there")
+		fmt.Fprintln(p.Stderr, "pailfs: nothing is left there")
 		return nil
 	}
 	if err != nil {
 		return c.explain(err)
 	}
-	fmt.Fprintf(p.stderr, "pailfs: %d changes were given up\n", lost)
+	fmt.Fprintf(p.Stderr, "pailfs: %d changes were given up\n", lost)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
 
@@ -27,12 +28,12 @@ func deadNode(t *testing.T) (*store, string) {
 		t.Fatal(err)
 	}
 	o := run(t, environ(), "staged", "ls", "--cache-dir", cacheDir)
-	if o.code != exitFailed || !strings.Contains(o.stderr, at) {
+	if o.code != command.Failed || !strings.Contains(o.stderr, at) {
 		t.Errorf("ls of a directory in use: exit code %d: %s", o.code, o.stderr)
 	}
 	for _, args := range [][]string{{"discard", "--all", "--yes"}, {"export", t.TempDir()}, {"resume", "--endpoint", s.endpoint}} {
 		o := run(t, environ(), append([]string{"staged", args[0], "--cache-dir", cacheDir}, args[1:]...)...)
-		if o.code != exitFailed || !strings.Contains(o.stderr, "in use") {
+		if o.code != command.Failed || !strings.Contains(o.stderr, "in use") {
 			t.Errorf("%q of a directory in use: exit code %d: %s", args, o.code, o.stderr)
 		}
 	}
@@ -81,7 +82,7 @@ func TestStagedOfADeadNode(t *testing.T) {
 		}
 	}
 	writeFile(t, filepath.Join(rescued, "a"), "mine")
-	if o := run(t, environ(), "staged", "export", "--cache-dir", cacheDir, "--path", "a", rescued); o.code != exitFailed {
+	if o := run(t, environ(), "staged", "export", "--cache-dir", cacheDir, "--path", "a", rescued); o.code != command.Failed {
 		t.Errorf("export over a file: exit code %d: %s", o.code, o.stderr)
 	}
 	if got, _ := os.ReadFile(filepath.Join(rescued, "a")); string(got) != "mine" {
@@ -90,10 +91,10 @@ func TestStagedOfADeadNode(t *testing.T) {
 
 	// What cannot be uploaded is named, and stays.
 	o := run(t, environ(), "staged", "resume", "--cache-dir", cacheDir, "--endpoint", s.endpoint)
-	if o.code != exitFailed || !strings.Contains(o.stderr, "d/b") {
+	if o.code != command.Failed || !strings.Contains(o.stderr, "d/b") {
 		t.Errorf("resume without permission: exit code %d: %s", o.code, o.stderr)
 	}
-	if o := run(t, environ(), "staged", "discard", "--cache-dir", cacheDir, "--path", "old"); o.code != exitUsage || !strings.Contains(o.stdout, "old") {
+	if o := run(t, environ(), "staged", "discard", "--cache-dir", cacheDir, "--path", "old"); o.code != command.Refused || !strings.Contains(o.stdout, "old") {
 		t.Errorf("discard without --yes: exit code %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	s.holds(t, "old", "old content")
@@ -150,16 +151,16 @@ func TestStagedRefusesWhatItCannotUse(t *testing.T) {
 		code int
 		args []string
 	}{
-		{"does not exist", exitUsage, []string{"ls", "--cache-dir", filepath.Join(empty, "gone")}},
-		{"no mount that can be written", exitFailed, []string{"ls", "--cache-dir", empty}},
-		{"no staging directory of pailfs", exitFailed, []string{"ls", "--cache-dir", foreign}},
-		{"version 7", exitFailed, []string{"ls", "--cache-dir", newer}},
-		{"version 7", exitFailed, []string{"discard", "--cache-dir", newer, "--all", "--yes"}},
-		{"belongs to oss://" + testBucket, exitUsage, []string{"resume", "--cache-dir", cacheDir, "--endpoint", "http://127.0.0.1:1"}},
-		{"nothing is staged at", exitFailed, []string{"export", "--cache-dir", cacheDir, "--path", "nothing", empty}},
-		{"nothing is staged at", exitFailed, []string{"discard", "--cache-dir", cacheDir, "--path", "nothing", "--yes"}},
-		{"say --all", exitUsage, []string{"discard", "--cache-dir", cacheDir, "--path", "/", "--yes"}},
-		{"--path", exitUsage, []string{"discard", "--cache-dir", cacheDir}},
+		{"does not exist", command.Refused, []string{"ls", "--cache-dir", filepath.Join(empty, "gone")}},
+		{"no mount that can be written", command.Failed, []string{"ls", "--cache-dir", empty}},
+		{"no staging directory of pailfs", command.Failed, []string{"ls", "--cache-dir", foreign}},
+		{"version 7", command.Failed, []string{"ls", "--cache-dir", newer}},
+		{"version 7", command.Failed, []string{"discard", "--cache-dir", newer, "--all", "--yes"}},
+		{"belongs to oss://" + testBucket, command.Refused, []string{"resume", "--cache-dir", cacheDir, "--endpoint", "http://127.0.0.1:1"}},
+		{"nothing is staged at", command.Failed, []string{"export", "--cache-dir", cacheDir, "--path", "nothing", empty}},
+		{"nothing is staged at", command.Failed, []string{"discard", "--cache-dir", cacheDir, "--path", "nothing", "--yes"}},
+		{"say --all", command.Refused, []string{"discard", "--cache-dir", cacheDir, "--path", "/", "--yes"}},
+		{"--path", command.Refused, []string{"discard", "--cache-dir", cacheDir}},
 	} {
 		o := run(t, environ(), append([]string{"staged"}, c.args...)...)
 		if o.code != c.code || !strings.Contains(o.stderr, c.want) || strings.Count(o.stderr, "\n") != 1 {

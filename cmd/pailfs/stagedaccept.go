@@ -1,20 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -77,32 +75,32 @@ Examples:
 }
 
 // Run shows what there is, asks, and accepts it.
-func (c *stagedAcceptCmd) Run(p program) error {
+func (c *stagedAcceptCmd) Run(p command.Program) error {
 	at, path, err := withinMount(c.File)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
-	p.progress("reading it from the disk")
+	p.Progress("reading it from the disk")
 	var shown writeback.Remains
 	if err := callDaemon(ctx, at.Path, methodAccept, acceptParams{Path: path}, &shown); err != nil {
 		return c.explain(at, err)
 	}
-	p.showRemains(shown)
-	if !c.Yes && !p.agrees("Accept it as it is?") {
-		return usage(errors.New("nothing was accepted: with --yes it is"))
+	showRemains(p, shown)
+	if !c.Yes && !terminal.Agrees(p.Stdin, p.Stderr, "Accept it as it is?") {
+		return command.Usage(errors.New("nothing was accepted: with --yes it is"))
 	}
 	var taken writeback.Remains
 	if err := callDaemon(ctx, at.Path, methodAccept, acceptParams{Path: path, Take: true, CRC64: shown.Sum}, &taken); err != nil {
 		return c.explain(at, err)
 	}
 	if taken.Unlinked > 0 {
-		fmt.Fprintf(p.stderr, "pailfs: %s was let go\n", shownName(path))
+		fmt.Fprintf(p.Stderr, "pailfs: %s was let go\n", terminal.Name(path))
 		return nil
 	}
 	forgetPages(c.File)
-	fmt.Fprintf(p.stderr, "pailfs: %s was accepted: it is published as any change is\n", shownName(path))
+	fmt.Fprintf(p.Stderr, "pailfs: %s was accepted: it is published as any change is\n", terminal.Name(path))
 	return nil
 }
 
@@ -118,7 +116,7 @@ func (c *stagedAcceptCmd) explain(at mountpoint.Mount, err error) error {
 func withinMount(name string) (mountpoint.Mount, string, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
-		return mountpoint.Mount{}, "", usage(err)
+		return mountpoint.Mount{}, "", command.Usage(err)
 	}
 	rest := ""
 	for abs != "/" {
@@ -137,35 +135,25 @@ func withinMount(name string) (mountpoint.Mount, string, error) {
 		err = errors.New("it is the mount itself: name a file")
 	}
 	if err != nil {
-		return mountpoint.Mount{}, "", usage(fmt.Errorf("%s: %w", name, err))
+		return mountpoint.Mount{}, "", command.Usage(fmt.Errorf("%s: %w", name, err))
 	}
 	return m, within, nil
 }
 
 // showRemains says what would be accepted.
-func (p program) showRemains(r writeback.Remains) {
+func showRemains(p command.Program, r writeback.Remains) {
 	if r.Unlinked > 0 {
-		fmt.Fprintf(p.stdout, "%s: LOST, and it has no name any more: its %d bytes are let go for good (pailfs staged export copies them out of an unmounted cache directory)\n", shownName(r.Path), r.Bytes)
+		fmt.Fprintf(p.Stdout, "%s: LOST, and it has no name any more: its %d bytes are let go for good (pailfs staged export copies them out of an unmounted cache directory)\n", terminal.Name(r.Path), r.Bytes)
 		return
 	}
-	fmt.Fprintf(p.stdout, "%s: %d bytes can be read from the disk, CRC-64 %s, written last at %s\n", shownName(r.Path), r.Bytes, r.Sum, r.Modified.Format(time.RFC3339))
+	fmt.Fprintf(p.Stdout, "%s: %d bytes can be read from the disk, CRC-64 %s, written last at %s\n", terminal.Name(r.Path), r.Bytes, r.Sum, r.Modified.Format(time.RFC3339))
 	if r.Remembered {
-		fmt.Fprintln(p.stdout, "this file system does not let the disk be read past the kernel's memory: what was read may be in memory alone")
+		fmt.Fprintln(p.Stdout, "this file system does not let the disk be read past the kernel's memory: what was read may be in memory alone")
 	}
 	if r.Differs > 0 {
-		fmt.Fprintf(p.stdout, "programs see %d other bytes, from %d on: the kernel has them in memory, the disk does not, and they are not what is accepted\n", r.Differs, r.FirstDiffers)
+		fmt.Fprintf(p.Stdout, "programs see %d other bytes, from %d on: the kernel has them in memory, the disk does not, and they are not what is accepted\n", r.Differs, r.FirstDiffers)
 	}
-	fmt.Fprintln(p.stdout, "what the disk did not take of it is missing, and nothing shows where")
-}
-
-// agrees asks a user at a terminal; nobody else agrees.
-func (p program) agrees(question string) bool {
-	if !p.atTerminal() || !term.IsTerminal(int(os.Stdin.Fd())) {
-		return false
-	}
-	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	return err == nil && strings.EqualFold(strings.TrimSpace(answer), "y")
+	fmt.Fprintln(p.Stdout, "what the disk did not take of it is missing, and nothing shows where")
 }
 
 // forgetPages lets the kernel forget what it has in memory of a file.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // writeSynced writes a file, brings it to the disk and closes it, which is one commit: the clock
@@ -99,21 +101,21 @@ func TestAcceptTakesBackALostFile(t *testing.T) {
 		}
 	}
 	lost("a removed")
-	refused(exitUsage, "--yes", path)
-	refused(exitUsage, "the mount itself", "--yes", at)
-	refused(exitFailed, "lost nothing", "--yes", filepath.Join(at, "no such directory", "no such file"))
+	refused(command.Refused, "--yes", path)
+	refused(command.Refused, "the mount itself", "--yes", at)
+	refused(command.Failed, "lost nothing", "--yes", filepath.Join(at, "no such directory", "no such file"))
 	reader, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(exitFailed, "close it", "--yes", path)
+	refused(command.Failed, "close it", "--yes", path)
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)
 	}
 	lost("a removed")
 	eventually(t, "the daemon has seen that the reader is gone", func() bool {
 		o := run(t, environ(), "staged", "accept", "--yes", path)
-		return o.code == exitOK && strings.Contains(o.stdout, strconv.Itoa(len(content))+" bytes")
+		return o.code == command.OK && strings.Contains(o.stdout, strconv.Itoa(len(content))+" bytes")
 	})
 	lost("removed")
 	removed := filepath.Join(at, "removed")

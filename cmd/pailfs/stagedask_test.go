@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // openTerminal returns both ends of a pseudoterminal: what a user has, and what a program has.
@@ -86,9 +88,9 @@ func TestAcceptAsksAUserAtATerminal(t *testing.T) {
 		if strings.Count(shown, "Accept it as it is? [y/N]") != 1 || !strings.Contains(shown, fmt.Sprintf("%d bytes", len(content))) {
 			t.Errorf("%s: it shows %q, and not what there is and one question", c.name, shown)
 		}
-		want := exitUsage
+		want := command.Refused
 		if c.accepted {
-			want = exitOK
+			want = command.OK
 		}
 		if code != want || strings.Contains(shown, "nothing was accepted") == c.accepted {
 			t.Errorf("%s: exit code %d, want %d: %s", c.name, code, want, shown)
@@ -104,7 +106,7 @@ func TestAcceptAsksAUserAtATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := runWith(t, terminal, "staged", "accept", filepath.Join(at, "removed"))
-	if o.code != exitUsage || strings.Contains(o.stderr, "[y/N]") {
+	if o.code != command.Refused || strings.Contains(o.stderr, "[y/N]") {
 		t.Errorf("without a terminal to ask at: %+v", o)
 	}
 	mustRun(t, "staged", "accept", "--yes", filepath.Join(at, "removed"))

@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
@@ -42,7 +42,7 @@ Examples:
 }
 
 // Run publishes.
-func (c *stagedResumeCmd) Run(p program, parsed *kong.Context) (err error) {
+func (c *stagedResumeCmd) Run(p command.Program, parsed *kong.Context) (err error) {
 	dir, err := c.staging()
 	if err != nil {
 		return err
@@ -58,11 +58,11 @@ func (c *stagedResumeCmd) Run(p program, parsed *kong.Context) (err error) {
 		return err
 	}
 	if !report.Same(l.Endpoint, report.Bucket, report.Prefix) {
-		return usage(fmt.Errorf("--endpoint %s: what is staged belongs to oss://%s/%s at %s: give that endpoint", l.Endpoint, report.Bucket, report.Prefix, report.Endpoint))
+		return command.Usage(fmt.Errorf("--endpoint %s: what is staged belongs to oss://%s/%s at %s: give that endpoint", l.Endpoint, report.Bucket, report.Prefix, report.Endpoint))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
-	conn, err := p.connect(l)
+	conn, err := connect(p, l)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *stagedResumeCmd) Run(p program, parsed *kong.Context) (err error) {
 }
 
 // resume publishes what the report tells of.
-func (c *stagedResumeCmd) resume(ctx context.Context, p program, conn *connection, report writeback.Report) (err error) {
+func (c *stagedResumeCmd) resume(ctx context.Context, p command.Program, conn *connection, report writeback.Report) (err error) {
 	client, err := conn.client(report.Bucket)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (c *stagedResumeCmd) resume(ctx context.Context, p program, conn *connectio
 }
 
 // drain waits until everything is published, and says what is not.
-func (c *stagedResumeCmd) drain(ctx context.Context, p program, space *writeback.Space) error {
+func (c *stagedResumeCmd) drain(ctx context.Context, p command.Program, space *writeback.Space) error {
 	patient := ctx
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -121,10 +121,10 @@ func (c *stagedResumeCmd) drain(ctx context.Context, p program, space *writeback
 		defer cancel()
 	}
 	before := space.Status()
-	bar := p.newMeter()
-	stopBar := bar.watch(func(m *meter) {
+	bar := terminal.NewProgress(p.Stderr)
+	stopBar := bar.Watch(func(m *terminal.Progress) {
 		now := space.Status()
-		m.show(fmt.Sprintf("%d changes left", now.Pending), before.DirtyBytes-now.DirtyBytes, before.DirtyBytes)
+		m.Show(fmt.Sprintf("%d changes left", now.Pending), before.DirtyBytes-now.DirtyBytes, before.DirtyBytes)
 	})
 	failed := space.Drain(patient)
 	stopBar()
@@ -142,12 +142,12 @@ func (c *stagedResumeCmd) drain(ctx context.Context, p program, space *writeback
 	}
 	for _, conflict := range after.Conflicts {
 		if conflict.Kept != "" {
-			fmt.Fprintf(p.stderr, "pailfs: %s holds somebody else's change; ours is %s\n", shownName(conflict.Path), shownName(conflict.Kept))
+			fmt.Fprintf(p.Stderr, "pailfs: %s holds somebody else's change; ours is %s\n", terminal.Name(conflict.Path), terminal.Name(conflict.Kept))
 		} else {
-			fmt.Fprintf(p.stderr, "pailfs: %s holds somebody else's change; ours was not carried out\n", shownName(conflict.Path))
+			fmt.Fprintf(p.Stderr, "pailfs: %s holds somebody else's change; ours was not carried out\n", terminal.Name(conflict.Path))
 		}
 	}
-	fmt.Fprintf(p.stderr, "pailfs: %d changes were published, nothing is left\n", before.Pending)
+	fmt.Fprintf(p.Stderr, "pailfs: %d changes were published, nothing is left\n", before.Pending)
 	return nil
 }
 
@@ -161,7 +161,7 @@ func shownNames(paths []string) string {
 		if i > 0 {
 			text += ", "
 		}
-		text += shownName(path)
+		text += terminal.Name(path)
 	}
 	return text
 }

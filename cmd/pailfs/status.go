@@ -13,8 +13,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/prefetch/control"
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -39,7 +41,7 @@ Examples:
 }
 
 // Run asks the daemon and prints its answer.
-func (c *statusCmd) Run(p program) error {
+func (c *statusCmd) Run(p command.Program) error {
 	at, m, err := findMountAbove(c.MountPoint)
 	if err != nil {
 		return err
@@ -68,7 +70,7 @@ func (c *statusCmd) Run(p program) error {
 		if err := json.Unmarshal(raw, &document); err != nil {
 			return fmt.Errorf("status of %s: %w", at, err)
 		}
-		encoder := json.NewEncoder(p.stdout)
+		encoder := json.NewEncoder(p.Stdout)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(document)
 	}
@@ -76,7 +78,7 @@ func (c *statusCmd) Run(p program) error {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return fmt.Errorf("status of %s: %w", at, err)
 	}
-	return r.print(p.stdout, time.Now())
+	return r.print(p.Stdout, time.Now())
 }
 
 // deadMount says that the daemon of m is gone, and what to do.
@@ -115,7 +117,7 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	}
 
 	fmt.Fprintf(tw, "%s at %s\n", r.Source, r.MountPoint)
-	line("  daemon", "pid %d, up %s, version %s, %s resident", r.PID, seconds(r.Uptime), r.Version, humanSize(r.Resident))
+	line("  daemon", "pid %d, up %s, version %s, %s resident", r.PID, seconds(r.Uptime), r.Version, terminal.Size(r.Resident))
 	line("  log", "%s", r.Log)
 	if r.HTTP != "" {
 		line("  metrics", "http://%s/metrics", r.HTTP)
@@ -132,15 +134,15 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	line("  no-open", "%s", feature(fsys.NoOpen.On, fsys.NoOpen.Reason))
 	readahead := "readahead unknown"
 	if fsys.ReadAheadKiB > 0 {
-		readahead = "readahead " + humanSize(int64(fsys.ReadAheadKiB)<<10)
+		readahead = "readahead " + terminal.Size(int64(fsys.ReadAheadKiB)<<10)
 	}
 	if fsys.ReadAheadReason != "" {
 		readahead += " (" + fsys.ReadAheadReason + ")"
 	}
-	line("  kernel", "protocol %s, %s, requests up to %s", fsys.Kernel, readahead, humanSize(int64(fsys.MaxRead)))
+	line("  kernel", "protocol %s, %s, requests up to %s", fsys.Kernel, readahead, terminal.Size(int64(fsys.MaxRead)))
 	line("  open", "%d files, %d directories; %d inodes known", fsys.OpenFiles, fsys.OpenDirs, fsys.Inodes)
 	line("  opened", "%d through the daemon, %d in passthrough", fsys.Opens.Cached, fsys.Opens.Passthrough)
-	line("  answered", "%d reads, %s; %d objects found replaced, %d errors", fsys.Reads, humanSize(fsys.ReadBytes), fsys.Stale, fsys.Errors)
+	line("  answered", "%d reads, %s; %d objects found replaced, %d errors", fsys.Reads, terminal.Size(fsys.ReadBytes), fsys.Stale, fsys.Errors)
 	for _, o := range top(r.Latencies, 4) {
 		line("  "+o.Operation, "%d, median %s, p99 %s", o.Count, seconds(o.P50), seconds(o.P99))
 	}
@@ -175,7 +177,7 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	for _, o := range top(s.Requests, 5) {
 		words := []string{strconv.FormatUint(o.Count, 10), "median " + seconds(o.P50), "p99 " + seconds(o.P99)}
 		if o.Bytes > 0 {
-			words = append(words, humanSize(int64(o.Bytes)))
+			words = append(words, terminal.Size(int64(o.Bytes)))
 		}
 		for _, outcome := range slices.Sorted(maps.Keys(o.Errors)) {
 			words = append(words, fmt.Sprintf("%d %s", o.Errors[outcome], strings.ReplaceAll(outcome, "_", " ")))
@@ -195,18 +197,18 @@ func (r *statusReport) printLoader(w io.Writer, line func(name, format string, a
 		return
 	}
 	fmt.Fprintln(w, "loader")
-	line("  held", "%s of %s; %d objects in flight, %d warm jobs", humanSize(l.Charged), humanSize(l.Budget), l.InFlight, l.WarmJobs)
+	line("  held", "%s of %s; %d objects in flight, %d warm jobs", terminal.Size(l.Charged), terminal.Size(l.Budget), l.InFlight, l.WarmJobs)
 	line("  hints", "%d announced, %d not announced before use, %d released, %d leaked, %d beyond the quota, %d dropped", l.Totals.Preloaded,
 		l.Totals.Implicit, l.Totals.Released, l.Totals.Leaked, l.Totals.Over, l.Totals.Dropped)
 	for _, s := range l.Sessions {
-		state := fmt.Sprintf("user %d, %d streams, holds %s", s.UID, len(s.Streams), humanSize(s.Charged))
+		state := fmt.Sprintf("user %d, %d streams, holds %s", s.UID, len(s.Streams), terminal.Size(s.Charged))
 		if s.Restored {
 			state += ", waits for its worker"
 		} else {
 			state += ", heard of " + seconds(s.Idle) + " ago"
 		}
 		line("  "+fmt.Sprintf("%s worker %d", s.Task, s.Worker), "%s", state)
-		files := func(f session.Files) string { return fmt.Sprintf("%d (%s)", f.Files, humanSize(f.Bytes)) }
+		files := func(f session.Files) string { return fmt.Sprintf("%d (%s)", f.Files, terminal.Size(f.Bytes)) }
 		line("", "requested %s, fetching %s, ready %s, active %s, streamed %s, failed %s", files(s.Requested), files(s.Fetching),
 			files(s.Ready), files(s.Active), files(s.Streamed), files(s.Failed))
 		line("", "released %s, leaked %s", files(s.Released), files(s.Leaked))
@@ -223,16 +225,16 @@ func (r *statusReport) printLoader(w io.Writer, line func(name, format string, a
 func printWriting(w *writeback.Status, now time.Time, line func(name, format string, args ...any)) {
 	waiting := "nothing: everything is in the object store"
 	if w.Pending > 0 {
-		waiting = fmt.Sprintf("%d files, %s; %d changes in all, the oldest since %s", w.DirtyFiles, humanSize(w.DirtyBytes), w.Pending,
+		waiting = fmt.Sprintf("%d files, %s; %d changes in all, the oldest since %s", w.DirtyFiles, terminal.Size(w.DirtyBytes), w.Pending,
 			seconds(now.Sub(w.Oldest).Seconds()))
 	}
 	line("  waiting", "%s", waiting)
 	limit := "what the disk has"
 	if w.StagedLimit > 0 {
-		limit = humanSize(w.StagedLimit)
+		limit = terminal.Size(w.StagedLimit)
 	}
-	line("  staged", "%s of %s; the loss of power would take %d closed files", humanSize(w.StagedBytes), limit, w.NotDurable)
-	line("  uploaded", "%d files, %s were sent; %d attempts failed since the start, %d changes wait to be tried again", w.UploadedFiles, humanSize(w.UploadedBytes), w.Failures, w.RetryingCount)
+	line("  staged", "%s of %s; the loss of power would take %d closed files", terminal.Size(w.StagedBytes), limit, w.NotDurable)
+	line("  uploaded", "%d files, %s were sent; %d attempts failed since the start, %d changes wait to be tried again", w.UploadedFiles, terminal.Size(w.UploadedBytes), w.Failures, w.RetryingCount)
 	for _, e := range w.Retrying[:min(3, len(w.Retrying))] {
 		line("  retrying", "%s: %s", e.Path, e.Error)
 	}
@@ -243,7 +245,7 @@ func printWriting(w *writeback.Status, now time.Time, line func(name, format str
 		line("  FAILING", "%d more", more)
 	}
 	for _, e := range w.Restless {
-		line("  restless", "%s, %s: it changed each time before all of it was sent, and is published when it rests", e.Path, humanSize(e.Bytes))
+		line("  restless", "%s, %s: it changed each time before all of it was sent, and is published when it rests", e.Path, terminal.Size(e.Bytes))
 	}
 	if more := w.RestlessCount - len(w.Restless); more > 0 {
 		line("  restless", "%d more", more)
@@ -271,24 +273,24 @@ func (r *statusReport) printCache(line func(name, format string, args ...any)) {
 	c := r.Cache
 	reads := c.Reads
 	all := reads.Memory + reads.SSD + reads.OSS
-	line("  memory", "%s of %s, %s of it kept; answered %s of reads, %s", humanSize(c.Memory.Used), humanSize(c.Memory.Limit),
-		humanSize(c.Memory.Kept), percent(reads.Memory, all), humanSize(reads.MemoryBytes))
+	line("  memory", "%s of %s, %s of it kept; answered %s of reads, %s", terminal.Size(c.Memory.Used), terminal.Size(c.Memory.Limit),
+		terminal.Size(c.Memory.Kept), percent(reads.Memory, all), terminal.Size(reads.MemoryBytes))
 	if ssd := c.SSD; ssd != nil {
-		line("  ssd", "%s of %s in %d objects; answered %s of reads, %s", humanSize(ssd.Used), humanSize(ssd.Limit),
-			ssd.Objects, percent(reads.SSD, all), humanSize(reads.SSDBytes))
+		line("  ssd", "%s of %s in %d objects; answered %s of reads, %s", terminal.Size(ssd.Used), terminal.Size(ssd.Limit),
+			ssd.Objects, percent(reads.SSD, all), terminal.Size(reads.SSDBytes))
 		disk := ssd.Dir + ", " + ssd.State
 		if ssd.LastError != "" {
 			disk += fmt.Sprintf(" (%s at %s)", ssd.LastError, ssd.LastErrorTime.Format(time.RFC3339))
 		}
 		line("  disk", "%s", disk)
-		line("  writing", "%s waiting, %s written, %s dropped; %s evicted", humanSize(ssd.Queued), humanSize(ssd.Written),
-			humanSize(ssd.DroppedBytes), humanSize(ssd.EvictedBytes))
+		line("  writing", "%s waiting, %s written, %s dropped; %s evicted", terminal.Size(ssd.Queued), terminal.Size(ssd.Written),
+			terminal.Size(ssd.DroppedBytes), terminal.Size(ssd.EvictedBytes))
 	} else {
 		line("  ssd", "none: no cache-dir is set")
 	}
-	line("  oss", "waited for by %s of reads, %s; %d requests in flight", percent(reads.OSS, all), humanSize(reads.OSSBytes), c.Fetched.InFlight)
-	line("  fetched", "%s on demand, %s ahead of readers, %s for prefetch", humanSize(c.Fetched.DemandBytes),
-		humanSize(c.Fetched.ReadaheadBytes), humanSize(c.Fetched.FetchBytes))
+	line("  oss", "waited for by %s of reads, %s; %d requests in flight", percent(reads.OSS, all), terminal.Size(reads.OSSBytes), c.Fetched.InFlight)
+	line("  fetched", "%s on demand, %s ahead of readers, %s for prefetch", terminal.Size(c.Fetched.DemandBytes),
+		terminal.Size(c.Fetched.ReadaheadBytes), terminal.Size(c.Fetched.FetchBytes))
 	if c.Corrupted > 0 {
 		line("  corrupted", "%d objects did not match the object store's checksum", c.Corrupted)
 	}
@@ -363,3 +365,12 @@ func sum(byClass map[string]int) int {
 	}
 	return total
 }
+
+// The exit codes of this program beside those of every program. Scripts may rely on them.
+const (
+	exitDead    = 3 // the mount is there, its daemon is not
+	exitDiffers = 4 // what was compared differs
+)
+
+// dead marks err as telling of a daemon that is gone.
+func dead(err error) error { return &command.Error{Code: exitDead, Err: err} }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/prefetch/control"
@@ -108,7 +108,7 @@ func (d *daemon) answerUmount(ctx context.Context, c control.Caller, params umou
 }
 
 // Run unmounts.
-func (c *umountCmd) Run(p program) error {
+func (c *umountCmd) Run(p command.Program) error {
 	at, m, err := findMount(c.MountPoint)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *umountCmd) Run(p program) error {
 		if err := mountpoint.Unmount(at, true); err != nil {
 			return err
 		}
-		fmt.Fprintf(p.stderr, "pailfs: the daemon of %s at %s had died; its mount is cleared\n", m.Source, at)
+		fmt.Fprintf(p.Stderr, "pailfs: the daemon of %s at %s had died; its mount is cleared\n", m.Source, at)
 		return nil
 	case state == mountpoint.Stuck && c.Force:
 		return abort(m)
@@ -129,7 +129,7 @@ func (c *umountCmd) Run(p program) error {
 		return fmt.Errorf("unmount %s: the daemon does not answer: wait, or end it with pailfs umount --force %s", at, at)
 	}
 	if !c.Force && !c.Lazy {
-		if err := p.drainMount(at, time.Duration(c.Timeout)); err != nil {
+		if err := drainMount(p, at, time.Duration(c.Timeout)); err != nil {
 			return err
 		}
 	}
@@ -183,13 +183,13 @@ func (c *umountCmd) end(at string, m mountpoint.Mount) (answer umountAnswer, dae
 }
 
 // ended says what the daemon, which has ended, could not publish.
-func (c *umountCmd) ended(p program, at string, answer umountAnswer) error {
+func (c *umountCmd) ended(p command.Program, at string, answer umountAnswer) error {
 	end, err := readEnding(answer.CacheDir, answer.PID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("unmounted %s, but whether everything is in the object store cannot be known: %w", at, err)
 	case end.Left > 0 && c.Force:
-		fmt.Fprintf(p.stderr, "pailfs: %s\n", oneLine(end.error()))
+		p.Notice(command.OneLine(end.error()))
 		return nil
 	case end.Left > 0:
 		return fmt.Errorf("unmounted %s: %w", at, end.error())
@@ -199,15 +199,15 @@ func (c *umountCmd) ended(p program, at string, answer umountAnswer) error {
 
 // drainMount returns when everything that was written is in the object store. If
 // something cannot get there the mount is left as it is.
-func (p program) drainMount(at string, patience time.Duration) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+func drainMount(p command.Program, at string, patience time.Duration) error {
+	ctx, stop := command.Interruptible()
 	defer stop()
 	if patience > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	err := p.flush(ctx, at, "")
+	err := flush(ctx, p, at, "")
 	switch {
 	case err == nil, errors.Is(err, &control.Error{Code: control.CodeUnknownMethod}):
 		return nil
@@ -339,14 +339,14 @@ func (p *process) poll(patience time.Duration) bool {
 const endPatience = time.Minute
 
 // wait returns when the process has ended.
-func (p *process) wait(from program) error {
+func (p *process) wait(from command.Program) error {
 	if p.fd < 0 {
 		return nil
 	}
 	if p.poll(time.Second) {
 		return nil
 	}
-	from.progress("unmounted; waiting for the daemon to close its cache")
+	from.Progress("unmounted; waiting for the daemon to close its cache")
 	for deadline := time.Now().Add(endPatience); time.Now().Before(deadline); {
 		if p.poll(time.Second) {
 			return nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/pailfs/pailfs/cmd/internal/command"
 )
 
 // versionCmd is `pailfs version`.
@@ -13,8 +15,8 @@ type versionCmd struct{}
 func (versionCmd) Help() string { return "Examples:\n\n\tpailfs version" }
 
 // Run prints the version, the toolchain and the platform.
-func (versionCmd) Run(p program) error {
-	_, err := fmt.Fprintf(p.stdout, "pailfs %s (%s, %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+func (versionCmd) Run(p command.Program) error {
+	_, err := fmt.Fprintf(p.Stdout, "pailfs %s (%s, %s/%s)\n", p.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/sys/unix"
-
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -49,27 +46,27 @@ Examples:
 }
 
 // Run warms the paths.
-func (c *warmCmd) Run(p program) error {
+func (c *warmCmd) Run(p command.Program) error {
 	at, paths, err := inOneMount(c.Paths)
 	if err != nil {
 		return err
 	}
 	if c.FromFile != "" {
 		if len(c.Paths) != 1 {
-			return usage(fmt.Errorf("--from-file needs one folder that its paths are relative to, not %d", len(c.Paths)))
+			return command.Usage(fmt.Errorf("--from-file needs one folder that its paths are relative to, not %d", len(c.Paths)))
 		}
 		if paths, err = readList(c.FromFile, paths[0]); err != nil {
 			return err
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	client, err := control.Dial(at)
 	if err != nil {
 		return daemonError(at, err)
 	}
 	if c.Check {
-		err = errors.Join(p.measure(ctx, client, paths, c.JSON), client.Close())
+		err = errors.Join(warmCheck(ctx, p, client, paths, c.JSON), client.Close())
 	} else {
 		w := &warming{program: p, client: client, json: c.JSON}
 		err = errors.Join(w.run(ctx, paths, c.Each), client.Close())
@@ -97,7 +94,7 @@ func inOneMount(paths []string) (at string, relative []string, err error) {
 			return "", nil, err
 		}
 		if at != "" && m.Path != at {
-			return "", nil, usage(fmt.Errorf("%s and %s are in different mounts: run one command for each", paths[0], path))
+			return "", nil, command.Usage(fmt.Errorf("%s and %s are in different mounts: run one command for each", paths[0], path))
 		}
 		at = m.Path
 		rel, err := filepath.Rel(at, full)
@@ -134,7 +131,7 @@ func readList(name, base string) (paths []string, err error) {
 	f := os.Stdin
 	if name != "-" {
 		if f, err = os.Open(name); err != nil {
-			return nil, usage(fmt.Errorf("read --from-file: %w", err))
+			return nil, command.Usage(fmt.Errorf("read --from-file: %w", err))
 		}
 		defer func() { _ = f.Close() }() // only read
 	}
@@ -150,12 +147,12 @@ func readList(name, base string) (paths []string, err error) {
 			path = base + "/" + path
 		}
 		if err := prefetch.CheckPath(path); err != nil {
-			return nil, usage(fmt.Errorf("--from-file %s, line %d: %w", name, n, err))
+			return nil, command.Usage(fmt.Errorf("--from-file %s, line %d: %w", name, n, err))
 		}
 		paths = append(paths, path)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, usage(fmt.Errorf("read --from-file %s: %w", name, err))
+		return nil, command.Usage(fmt.Errorf("read --from-file %s: %w", name, err))
 	}
 	return paths, nil
 }
@@ -175,12 +172,12 @@ func batches(paths []string) [][]string {
 
 // warming is one run of `pailfs warm`.
 type warming struct {
-	program program
+	program command.Program
 	client  *control.Client
 	json    bool
 	job     string
 	last    prefetch.WarmProgress
-	bar     *progressbar.ProgressBar
+	bar     *terminal.Progress
 	failed  bool
 }
 
@@ -196,10 +193,8 @@ func (w *warming) run(ctx context.Context, paths []string, each bool) error {
 		// The daemon gives up a job that nobody asks after.
 		_ = w.client.Call(closing, "warm.close", control.WarmCloseParams{Job: w.job}, nil)
 	}()
-	if w.program.atTerminal() {
-		w.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(w.program.stderr), progressbar.OptionShowBytes(true),
-			progressbar.OptionSetDescription("warming"), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
-	}
+	w.bar = terminal.NewByteProgress(w.program.Stderr)
+	defer w.bar.Clear()
 	pieces := batches(paths)
 	for i, piece := range pieces {
 		for first := true; first || len(piece) > 0; first = false {
@@ -231,11 +226,7 @@ func (w *warming) progress(ctx context.Context) error {
 	if err := w.client.Call(ctx, "warm.progress", control.WarmProgressParams{Job: w.job, After: next}, &w.last); err != nil {
 		return err
 	}
-	if w.bar != nil {
-		w.bar.ChangeMax64(max(w.last.Bytes, 1))
-		_ = w.bar.Set64(w.last.DoneBytes)
-		w.bar.Describe(fmt.Sprintf("%d of %d files", w.last.DoneFiles, w.last.Files))
-	}
+	w.bar.Show(fmt.Sprintf("%d of %d files", w.last.DoneFiles, w.last.Files), w.last.DoneBytes, w.last.Bytes)
 	for _, r := range w.last.Results {
 		w.failed = w.failed || r.State != "ready"
 		if err := w.show(r); err != nil {
@@ -252,32 +243,30 @@ func (w *warming) show(r prefetch.WarmResult) error {
 	}
 	switch {
 	case w.json:
-		return json.NewEncoder(w.program.stdout).Encode(r)
+		return json.NewEncoder(w.program.Stdout).Encode(r)
 	case r.Error != "":
-		_, err := fmt.Fprintf(w.program.stdout, "%s: %s: %s\n", path, r.State, strings.Join(strings.Fields(r.Error), " "))
+		_, err := fmt.Fprintf(w.program.Stdout, "%s: %s: %s\n", path, r.State, strings.Join(strings.Fields(r.Error), " "))
 		return err
 	default:
-		_, err := fmt.Fprintf(w.program.stdout, "%s: %s, %d files, %s\n", path, r.State, r.Files, humanSize(r.Bytes))
+		_, err := fmt.Fprintf(w.program.Stdout, "%s: %s, %d files, %s\n", path, r.State, r.Files, terminal.Size(r.Bytes))
 		return err
 	}
 }
 
 // finish shows the totals.
 func (w *warming) finish() error {
-	if w.bar != nil {
-		_ = w.bar.Finish()
-	}
+	w.bar.Clear()
 	t := w.last
 	t.Results, t.Next = nil, 0
 	var err error
 	if w.json {
-		err = json.NewEncoder(w.program.stdout).Encode(map[string]any{"total": t})
+		err = json.NewEncoder(w.program.Stdout).Encode(map[string]any{"total": t})
 	} else {
 		denied := ""
 		if t.Denied > 0 {
 			denied = fmt.Sprintf(", %d of them may not be read", t.Denied)
 		}
-		_, err = fmt.Fprintf(w.program.stdout, "%d files, %s in the cache, %s of it fetched now; %d failed%s\n", t.DoneFiles, humanSize(t.DoneBytes), humanSize(t.FetchedBytes), t.Failed, denied)
+		_, err = fmt.Fprintf(w.program.Stdout, "%d files, %s in the cache, %s of it fetched now; %d failed%s\n", t.DoneFiles, terminal.Size(t.DoneBytes), terminal.Size(t.FetchedBytes), t.Failed, denied)
 	}
 	if err == nil && w.failed {
 		err = fmt.Errorf("%d of %d files or paths could not be brought", t.Failed, t.Files)
@@ -304,18 +293,18 @@ Examples:
 }
 
 // Run evicts the paths.
-func (c *evictCmd) Run(p program) error {
+func (c *evictCmd) Run(p command.Program) error {
 	at, paths, err := inOneMount(c.Paths)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	client, err := control.Dial(at)
 	if err != nil {
 		return daemonError(at, err)
 	}
-	err = errors.Join(c.evict(ctx, p.stdout, client, paths), client.Close())
+	err = errors.Join(c.evict(ctx, p.Stdout, client, paths), client.Close())
 	return daemonError(at, err)
 }
 
@@ -350,7 +339,7 @@ func (c *evictCmd) show(w io.Writer, r prefetch.Evicted) error {
 	if path == "" {
 		path = "."
 	}
-	text := fmt.Sprintf("%s: %s freed, %d files", path, humanSize(r.Bytes), r.Files)
+	text := fmt.Sprintf("%s: %s freed, %d files", path, terminal.Size(r.Bytes), r.Files)
 	if r.Held > 0 {
 		text += fmt.Sprintf(", %d are in use or held", r.Held)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 )
@@ -113,7 +114,7 @@ func (w *webServer) warning() string {
 	if w.mu.failed == nil {
 		return ""
 	}
-	return fmt.Sprintf("neither metrics nor health can be asked for: %s: choose another port; this one is tried again every %s", oneLine(w.mu.failed), w.again)
+	return fmt.Sprintf("neither metrics nor health can be asked for: %s: choose another port; this one is tried again every %s", command.OneLine(w.mu.failed), w.again)
 }
 
 // serve begins to answer.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
@@ -145,7 +146,7 @@ func (d *daemon) drain() error {
 	if err == nil {
 		err = failed
 	}
-	d.log.Warn("ended with changes that are not in the object store; the next mount with this cache-dir publishes them", "changes", end.Left, "error", oneLine(err))
+	d.log.Warn("ended with changes that are not in the object store; the next mount with this cache-dir publishes them", "changes", end.Left, "error", command.OneLine(err))
 	if d.leave {
 		return nil
 	}
@@ -279,7 +280,7 @@ func (d *daemon) answerFlush(ctx context.Context, caller control.Caller, params 
 		a.Bytes += p.Bytes
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
-		a.Error = oneLine(err)
+		a.Error = command.OneLine(err)
 	}
 	if !d.mux.MayOwn(caller) {
 		a.forStranger()

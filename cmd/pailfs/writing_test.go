@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
@@ -118,7 +119,7 @@ func TestFlushEndsBehindWhatCannotBeUploaded(t *testing.T) {
 		t.Helper()
 		o := run(t, environ(), args...)
 		for _, want := range wants {
-			if o.code != exitFailed || !strings.Contains(o.stderr, want) {
+			if o.code != command.Failed || !strings.Contains(o.stderr, want) {
 				t.Errorf("%q: exit code %d, without %q: %s", args, o.code, want, o.stderr)
 			}
 		}
@@ -151,7 +152,7 @@ func TestUmountFailsWhileSomethingIsLeft(t *testing.T) {
 	writeFile(t, filepath.Join(at, "precious"), "content")
 	for _, args := range [][]string{{"umount", at}, {"umount", "--timeout", "1s", at}, {"flush", at}, {"flush", "--timeout", "1s", at}} {
 		o := run(t, environ(), args...)
-		if o.code != exitFailed || !strings.Contains(o.stderr, "precious") {
+		if o.code != command.Failed || !strings.Contains(o.stderr, "precious") {
 			t.Errorf("%q: exit code %d: %s", args, o.code, o.stderr)
 		}
 	}
@@ -183,7 +184,7 @@ func TestToldToStopWithSomethingLeft(t *testing.T) {
 	if err := f.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := f.code(t); code != exitFailed {
+	if code := f.code(t); code != command.Failed {
 		t.Errorf("the daemon ended with %d", code)
 	}
 	if !strings.Contains(f.log.String(), "precious") {

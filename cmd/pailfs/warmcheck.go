@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
-// measure says how much of the paths is in the cache, and fails unless all is.
-func (p program) measure(ctx context.Context, client *control.Client, paths []string, asJSON bool) error {
+// warmCheck says how much of the paths is in the cache, and fails unless all is.
+func warmCheck(ctx context.Context, p command.Program, client *control.Client, paths []string, asJSON bool) error {
 	var cold int64
 	for _, piece := range batches(paths) {
 		var result control.MeasureResult
@@ -19,7 +21,7 @@ func (p program) measure(ctx context.Context, client *control.Client, paths []st
 			return err
 		}
 		for _, m := range result.Results {
-			if err := p.showMeasured(m, asJSON); err != nil {
+			if err := showMeasured(p, m, asJSON); err != nil {
 				return err
 			}
 			cold += m.Files - m.FilesWarm
@@ -34,18 +36,18 @@ func (p program) measure(ctx context.Context, client *control.Client, paths []st
 	return nil
 }
 
-func (p program) showMeasured(m prefetch.Measured, asJSON bool) error {
+func showMeasured(p command.Program, m prefetch.Measured, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(p.stdout).Encode(m)
+		return json.NewEncoder(p.Stdout).Encode(m)
 	}
 	path := m.Path
 	if path == "" {
 		path = "."
 	}
-	text := fmt.Sprintf("%s: %s of %s, %d of %d files", path, humanSize(m.BytesWarm), humanSize(m.Bytes), m.FilesWarm, m.Files)
+	text := fmt.Sprintf("%s: %s of %s, %d of %d files", path, terminal.Size(m.BytesWarm), terminal.Size(m.Bytes), m.FilesWarm, m.Files)
 	if m.Error != "" {
 		text += ": " + strings.Join(strings.Fields(m.Error), " ")
 	}
-	_, err := fmt.Fprintln(p.stdout, text)
+	_, err := fmt.Fprintln(p.Stdout, text)
 	return err
 }
