@@ -13,13 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
 // situation is what a row of the table may spoil before the program runs.
 type situation struct {
 	t     *testing.T
-	store *store
+	store *programtest.Store
 	at    string
 	cache string
 	// dir is a directory for whatever else is needed.
@@ -97,7 +98,7 @@ var badInput = map[string]struct {
 		want: []string{"did not answer", "endpoint"}, code: 1,
 	},
 	"https endpoint that speaks http": {
-		spoil: func(s *situation) { s.flag("--endpoint=" + strings.Replace(s.store.endpoint, "http:", "https:", 1)) },
+		spoil: func(s *situation) { s.flag("--endpoint=" + strings.Replace(s.store.Endpoint, "http:", "https:", 1)) },
 		want:  []string{"http://"}, code: 1,
 	},
 	"http endpoint that speaks https": {
@@ -118,7 +119,7 @@ var badInput = map[string]struct {
 	},
 	"region of another bucket": {
 		spoil:  func(s *situation) { s.flag("--region=cn-beijing") },
-		change: func(c *ossemu.Config) { c.Region = testRegion },
+		change: func(c *ossemu.Config) { c.Region = programtest.TestRegion },
 		want:   []string{"cn-beijing", "region"}, code: 1,
 	},
 	"region that is an endpoint": {
@@ -134,7 +135,7 @@ var badInput = map[string]struct {
 		want:  []string{"secret"}, code: 1,
 	},
 	"no key": {
-		spoil: func(s *situation) { s.env = environ()[:2] },
+		spoil: func(s *situation) { s.env = programtest.Environ()[:2] },
 		want:  []string{"OSS_ACCESS_KEY_ID", "--credentials"}, code: 1,
 	},
 	"expired token": {
@@ -165,14 +166,14 @@ var badInput = map[string]struct {
 	},
 	"credentials file that others can read": {
 		spoil: func(s *situation) {
-			path := s.file("credentials", `{"AccessKeyId":"`+testKeyID+`","AccessKeySecret":"`+testSecret+`"}`, 0o644)
+			path := s.file("credentials", `{"AccessKeyId":"`+programtest.TestKeyID+`","AccessKeySecret":"`+programtest.TestSecret+`"}`, 0o644)
 			s.flag("--credentials=file", "--credentials-file="+path)
 		},
 		want: []string{"/credentials", "chmod"}, code: 1,
 	},
 	"credentials file that is none": {
 		spoil: func(s *situation) {
-			path := s.file("credentials", "AccessKeyId = "+testKeyID, 0o600)
+			path := s.file("credentials", "AccessKeyId = "+programtest.TestKeyID, 0o600)
 			s.flag("--credentials=file", "--credentials-file="+path)
 		},
 		want: []string{"/credentials", "JSON"}, code: 1,
@@ -288,7 +289,7 @@ var badInput = map[string]struct {
 	},
 	"address that is taken": {
 		spoil: func(s *situation) {
-			s.flag("--http=" + strings.TrimPrefix(s.store.endpoint, "http://"))
+			s.flag("--http=" + strings.TrimPrefix(s.store.Endpoint, "http://"))
 			s.flag("--http-required")
 		},
 		want: []string{"--http", "in use", "another port"}, code: 1,
@@ -312,14 +313,14 @@ func TestBadInputIsRefusedOnOneLineAndLeavesNothing(t *testing.T) {
 		for _, detach := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", detached"}[detach], func(t *testing.T) {
 				t.Parallel()
-				s := &situation{t: t, at: newMountPoint(t), dir: t.TempDir(), env: environ()}
+				s := &situation{t: t, at: programtest.NewMountPoint(t), dir: t.TempDir(), env: programtest.Environ()}
 				s.cache = filepath.Join(s.dir, "cache")
 				if row.change != nil {
-					s.store = startStore(t, row.change)
+					s.store = programtest.StartStore(t, row.change)
 				} else {
-					s.store = startStore(t)
+					s.store = programtest.StartStore(t)
 				}
-				s.args = []string{"mount", "oss://" + testBucket, s.at, "--endpoint=" + s.store.endpoint}
+				s.args = []string{"mount", "oss://" + programtest.TestBucket, s.at, "--endpoint=" + s.store.Endpoint}
 				if row.spoil != nil {
 					row.spoil(s)
 				}
@@ -333,41 +334,41 @@ func TestBadInputIsRefusedOnOneLineAndLeavesNothing(t *testing.T) {
 				if after := tree(t, s.dir); after != before {
 					t.Errorf("something was left behind; before:\n%safter:\n%s", before, after)
 				}
-				if isMounted(t, s.at) {
+				if programtest.IsMounted(t, s.at) {
 					t.Error("something is mounted")
 				}
-				eventually(t, "no daemon is left", func() bool { return len(daemonsOf(t, s.args[2])) == 0 })
+				programtest.Eventually(t, "no daemon is left", func() bool { return len(programtest.DaemonsOf(t, s.args[2])) == 0 })
 			})
 		}
 	}
 }
 
 // run runs the program, through this test program where it must lack something.
-func (s *situation) run() outcome {
+func (s *situation) run() programtest.Outcome {
 	s.t.Helper()
 	if s.role == "" {
-		return run(s.t, s.env, s.args...)
+		return programtest.Run(s.t, s.env, s.args...)
 	}
 	s.setenv("PAILFS_TEST_ROLE", s.role)
-	return runAs(s.t, &syscall.SysProcAttr{}, s.env, "/proc/self/exe", append([]string{binary}, s.args...)...)
+	return programtest.RunAs(s.t, &syscall.SysProcAttr{}, s.env, "/proc/self/exe", append([]string{programtest.Binary}, s.args...)...)
 }
 
 // expect checks the exit code and that the only output is one proper line.
-func (s *situation) expect(o outcome, code int, want []string) {
+func (s *situation) expect(o programtest.Outcome, code int, want []string) {
 	s.t.Helper()
-	if o.code != code {
-		s.t.Errorf("exit code %d, want %d", o.code, code)
+	if o.Code != code {
+		s.t.Errorf("exit code %d, want %d", o.Code, code)
 	}
-	if o.stdout != "" {
-		s.t.Errorf("standard output: %q", o.stdout)
+	if o.Stdout != "" {
+		s.t.Errorf("standard output: %q", o.Stdout)
 	}
-	lines := strings.Split(strings.TrimSuffix(o.stderr, "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(o.Stderr, "\n"), "\n")
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "pailfs: ") {
-		s.t.Errorf("want one line beginning with \"pailfs: \", got:\n%s", o.stderr)
+		s.t.Errorf("want one line beginning with \"pailfs: \", got:\n%s", o.Stderr)
 	}
 	for _, w := range want {
-		if !strings.Contains(o.stderr, w) {
-			s.t.Errorf("the line does not say %q: %s", w, o.stderr)
+		if !strings.Contains(o.Stderr, w) {
+			s.t.Errorf("the line does not say %q: %s", w, o.Stderr)
 		}
 	}
 }

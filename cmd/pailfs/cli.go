@@ -1,36 +1,30 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
-	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/detached"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/manifests"
 )
 
 // cli is the grammar of the command line.
 type cli struct {
-	Mount    mountCmd    `cmd:"" help:"Mount a bucket, or a prefix of it."`
-	Umount   umountCmd   `cmd:"" help:"Unmount and wait until the daemon has ended."`
-	Drain    drainCmd    `cmd:"" help:"Say that the machine is about to go: uploads come before all else."`
-	Flush    flushCmd    `cmd:"" help:"Wait until what was written is in the object store."`
-	Staged   stagedCmd   `cmd:"" help:"List, upload, rescue or give up what a dead mount had not uploaded."`
-	Status   statusCmd   `cmd:"" help:"Show what a mount does."`
-	GPU      gpuCmd      `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
-	Run      gpuCmd      `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
-	Manifest manifestCmd `cmd:"" help:"Make, publish and compare manifests: the names of a bucket, written down once."`
-	Warm     warmCmd     `cmd:"" help:"Bring files and folders into the cache."`
-	Evict    evictCmd    `cmd:"" help:"Remove files and folders from the cache."`
-	Config   configCmd   `cmd:"" help:"Show the settings in force and where each comes from."`
-	Version  versionCmd  `cmd:"" help:"Show the version."`
-}
-
-// settingsFlags are the flags of every command that needs the configuration.
-type settingsFlags struct {
-	ConfigFile string        `name:"config" placeholder:"FILE" help:"YAML file of settings; PAILFS_CONFIG names one as well."`
-	Settings   config.Config `embed:""`
+	Mount    mountCmd      `cmd:"" help:"Mount a bucket, or a prefix of it."`
+	Umount   umountCmd     `cmd:"" help:"Unmount and wait until the daemon has ended."`
+	Drain    drainCmd      `cmd:"" help:"Say that the machine is about to go: uploads come before all else."`
+	Flush    flushCmd      `cmd:"" help:"Wait until what was written is in the object store."`
+	Staged   stagedCmd     `cmd:"" help:"List, upload, rescue or give up what a dead mount had not uploaded."`
+	Status   statusCmd     `cmd:"" help:"Show what a mount does."`
+	GPU      gpuCmd        `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
+	Run      gpuCmd        `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
+	Manifest manifests.Cmd `cmd:"" help:"Make, publish and compare manifests: the names of a bucket, written down once."`
+	Warm     warmCmd       `cmd:"" help:"Bring files and folders into the cache."`
+	Evict    evictCmd      `cmd:"" help:"Remove files and folders from the cache."`
+	Config   configCmd     `cmd:"" help:"Show the settings in force and where each comes from."`
+	Version  versionCmd    `cmd:"" help:"Show the version."`
 }
 
 // flagGroups are the headings of --help.
@@ -48,7 +42,7 @@ Keys are never given as flags: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, 
 
 // runCommand runs the command that the arguments name. The link leads to the process that waits for
 // a detached daemon; it is nil in all others.
-func runCommand(p command.Program, link *parentLink) error {
+func runCommand(p command.Program, link *detached.Link) error {
 	if len(p.Args) > 0 && (p.Args[0] == "gpu" || p.Args[0] == "run") {
 		return execGPU(p)
 	}
@@ -67,29 +61,4 @@ func helpText(v *kong.Value) string {
 		text += " (default " + v.Default + ")"
 	}
 	return text + "."
-}
-
-// load returns the configuration in force. The flags that were given are found in
-// the parser's path, for a flag may be given with the value of its default.
-func (f *settingsFlags) load(p command.Program, parsed *kong.Context) (*config.Loaded, error) {
-	return f.loadOnly(p, parsed, nil)
-}
-
-// loadOnly is load where only the named flags are settings, or all if names is nil.
-func (f *settingsFlags) loadOnly(p command.Program, parsed *kong.Context, names []string) (*config.Loaded, error) {
-	given := map[string]string{}
-	for _, step := range parsed.Path {
-		if step.Flag != nil && (names == nil || slices.Contains(names, step.Flag.Name)) {
-			given[step.Flag.Name] = "--" + step.Flag.Name
-		}
-	}
-	path := f.ConfigFile
-	if path == "" {
-		path = p.Env(config.FileEnv)
-	}
-	l, err := config.Load(path, p.Environ, config.Flags{Values: &f.Settings, Given: given})
-	if err != nil {
-		return nil, command.Usage(err)
-	}
-	return l, nil
 }

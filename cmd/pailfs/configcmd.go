@@ -11,11 +11,12 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/reach"
 )
 
 // configCmd is `pailfs config`.
 type configCmd struct {
-	settingsFlags
+	reach.SettingsFlags
 	JSON bool `name:"json" xor:"form" help:"Print JSON, with the origin of every value."`
 	YAML bool `name:"yaml" xor:"form" help:"Print a configuration file that says the same."`
 }
@@ -33,7 +34,7 @@ Examples:
 
 // Run prints the settings in force.
 func (c *configCmd) Run(p command.Program, parsed *kong.Context) error {
-	l, err := c.load(p, parsed)
+	l, err := c.Load(p, parsed)
 	if err != nil {
 		return err
 	}

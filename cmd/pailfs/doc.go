@@ -7,10 +7,27 @@
 //	pailfs config
 //	pailfs version
 //
-// This package is the composition root. It reads the configuration, opens the
-// parts from the object store upward, puts the file system on top, and stops them
-// in the reverse order. It holds no logic of the data path: what is read, cached
-// or listed is decided in the packages that it composes.
+// This package is the commands: each parses its flags, calls one of the rooms below, prints what
+// came of it and returns the exit code.
+//
+//	internal/mounting    a mount: its parts opened in order, and closed in reverse
+//	internal/wire        what commands and daemon say to each other
+//	internal/ask         finds a mount and asks its daemon
+//	internal/reach       from settings and keys to a bucket
+//	internal/manifests   the commands of pailfs manifest
+//	internal/machine     what the machine gives a mount, and what the process gives up
+//	internal/detached    a daemon in the background, and who waits for it
+//	internal/daemonlog   the daemon's log
+//	internal/web         metrics, health and profiles
+//	internal/config      settings: flags, variables, file, defaults
+//	internal/access      who may read which path
+//	internal/mountpoint  mounts of this machine, and whether they answer
+//	internal/safepath    whether others can replace a path
+//	internal/programtest what tests of the built program share
+//
+// A new command is a type with Help and Run in a file of this package, and a field of cli. What it
+// asks a mount is a method in wire, answered in mounting. A command about a bucket without a mount
+// embeds reach.StoreFlags.
 //
 // One mount is one process. It runs in the foreground; with --detach the program
 // starts itself again in a session of its own and returns when the mount answers.

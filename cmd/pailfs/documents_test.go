@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 )
 
 // update rewrites the generated parts of the documents.
@@ -74,12 +75,12 @@ func TestConfigurationDocumentSaysWhatTheProgramTakes(t *testing.T) {
 // TestCommandsExplainThemselves: each command has a description with examples.
 func TestCommandsExplainThemselves(t *testing.T) {
 	for _, command := range []string{"mount", "umount", "drain", "staged", "status", "warm", "evict", "config", "version"} {
-		o := run(t, environ(), command, "--help")
-		if o.code != 0 || o.stderr != "" {
-			t.Errorf("%s --help: exit code %d, %s", command, o.code, o.stderr)
+		o := programtest.Run(t, programtest.Environ(), command, "--help")
+		if o.Code != 0 || o.Stderr != "" {
+			t.Errorf("%s --help: exit code %d, %s", command, o.Code, o.Stderr)
 		}
 		for _, want := range []string{"Usage: pailfs " + command, "Examples:", "\n    pailfs " + command} {
-			if !strings.Contains(o.stdout, want) {
+			if !strings.Contains(o.Stdout, want) {
 				t.Errorf("%s --help does not say %q", command, want)
 			}
 		}

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -32,20 +35,20 @@ Examples:
 
 // Run asks the daemon.
 func (c *drainCmd) Run(p command.Program) error {
-	at, m, err := findMountAbove(c.MountPoint)
+	at, m, err := ask.Above(c.MountPoint)
 	if err != nil {
 		return err
 	}
 	if c.Within <= 0 {
 		return command.Usage(fmt.Errorf("--within %s leaves no time: write a duration above zero, for example 5m", c.Within))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
 	defer cancel()
-	var r drainReport
-	err = callDaemon(ctx, at, methodDrain, drainParams{Seconds: time.Duration(c.Within).Seconds(), Stop: c.Stop}, &r)
+	var r wire.Drain
+	err = ask.Call(ctx, at, wire.MethodDrain, wire.DrainParams{Seconds: time.Duration(c.Within).Seconds(), Stop: c.Stop}, &r)
 	switch {
 	case errors.Is(err, control.ErrDaemonGone):
-		return deadMount(m)
+		return ask.DeadMount(m)
 	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
 		return fmt.Errorf("drain %s: not permitted: only root and the user who mounted it may", at)
 	case err != nil:

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -34,7 +35,7 @@ Examples:
 
 // Run waits.
 func (c *flushCmd) Run(p command.Program) error {
-	at, m, err := findMountAbove(c.Path)
+	at, m, err := ask.Above(c.Path)
 	if err != nil {
 		return err
 	}
@@ -55,77 +56,21 @@ func (c *flushCmd) Run(p command.Program) error {
 	err = flush(ctx, p, m.Path, path)
 	switch {
 	case errors.Is(err, control.ErrDaemonGone):
-		return deadMount(m)
+		return ask.DeadMount(m)
 	case err != nil:
 		return fmt.Errorf("flush %s: %w", c.Path, err)
 	}
 	return nil
 }
 
-// flush asks the daemon of the mount at until everything at path is in the object
-// store, showing at a terminal how far it is.
+// flush returns when everything at path of the mount at is in the object store, and shows at a
+// terminal how far that is.
 func flush(ctx context.Context, p command.Program, at, path string) error {
 	bar := terminal.NewByteProgress(p.Stderr)
 	defer bar.Clear()
-	most, begun := int64(0), time.Time{}
-	for {
-		var a flushAnswer
-		call, cancel := flushCall(ctx)
-		err := callDaemon(call, at, methodFlush, flushParams{Path: path, Begun: begun}, &a)
-		cancel()
-		switch {
-		case errors.Is(err, &control.Error{Code: control.CodeUntold}) && ctx.Err() == nil:
-			select {
-			case <-time.After(untoldPause):
-			case <-ctx.Done():
-			}
-			continue
-		case err != nil:
-			return err
-		case a.Done:
-			return nil
-		case a.Error != "":
-			return errors.New(a.Error)
-		case ctx.Err() != nil:
-			return fmt.Errorf("given up with %d changes left, %s: %s", a.Left, terminal.Size(a.Bytes), a.names())
-		}
-		most, begun = max(most, a.Bytes), a.Begun
+	most := int64(0)
+	return ask.Flush(ctx, at, path, func(a wire.FlushAnswer) {
+		most = max(most, a.Bytes)
 		bar.Show(fmt.Sprintf("%d changes left", a.Left), most-a.Bytes, most)
-	}
-}
-
-// untoldPause is the time between two questions while the daemon cannot tell who may ask.
-const untoldPause = time.Second
-
-// flushPatience is how long a daemon may take to say how far it is. On a machine that is
-// busy it takes longer than a statfs, and to give up then would be to fail for nothing.
-const flushPatience = time.Minute
-
-// flushCall returns the context of one question. It outlives ctx by a moment, so that the
-// last answer still says what is left.
-func flushCall(ctx context.Context) (context.Context, context.CancelFunc) {
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-call.Done():
-		case <-time.After(probePatience):
-			cancel()
-		}
 	})
-	return call, func() {
-		stop()
-		cancel()
-	}
-}
-
-// names returns the paths of what is left, for people.
-func (a flushAnswer) names() string {
-	names := make([]string, 0, len(a.Paths)+1)
-	for _, e := range a.Paths {
-		names = append(names, fmt.Sprintf("%s (%s)", e.Path, e.State))
-	}
-	if more := a.Left - len(a.Paths); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(names, ", ")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 )
 
 func TestHelperOptionsBecomeFlags(t *testing.T) {
@@ -97,7 +99,7 @@ func installHelper(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(binary, filepath.Join(upper, "mount.fuse.pailfs")); err != nil {
+	if err := os.Symlink(programtest.Binary, filepath.Join(upper, "mount.fuse.pailfs")); err != nil {
 		t.Fatal(err)
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", target, upper, work)
@@ -109,74 +111,74 @@ func installHelper(t *testing.T) {
 
 func TestMountProgramMountsThroughTheHelper(t *testing.T) {
 	installHelper(t)
-	s := newScene(t)
-	options := "endpoint=" + s.endpoint + ",cache_dir=" + s.cache + ",memory=64MiB,uid=7,ro,nosuid,nodev,_netdev,log_file=" + s.cache + ".log"
-	if o := runAs(t, nil, environ(), "mount", "-t", "fuse.pailfs", "oss://"+testBucket, s.at, "-o", options); o.code != 0 || o.stderr != "" {
-		t.Fatalf("mount: exit code %d: %s", o.code, o.stderr)
+	s := programtest.NewScene(t)
+	options := "endpoint=" + s.Endpoint + ",cache_dir=" + s.Cache + ",memory=64MiB,uid=7,ro,nosuid,nodev,_netdev,log_file=" + s.Cache + ".log"
+	if o := programtest.RunAs(t, nil, programtest.Environ(), "mount", "-t", "fuse.pailfs", "oss://"+programtest.TestBucket, s.At, "-o", options); o.Code != 0 || o.Stderr != "" {
+		t.Fatalf("mount: exit code %d: %s", o.Code, o.Stderr)
 	}
-	s.reads()
-	if o := runAs(t, nil, environ(), "umount", s.at); o.code != 0 {
-		t.Fatalf("umount: %s", o.stderr)
+	s.Reads()
+	if o := programtest.RunAs(t, nil, programtest.Environ(), "umount", s.At); o.Code != 0 {
+		t.Fatalf("umount: %s", o.Stderr)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestSourceAsFirstArgumentMountsToo(t *testing.T) {
-	s := newScene(t)
-	options := "rw,endpoint=" + s.endpoint + ",memory=64MiB,log_file=" + s.cache + ".log"
-	if o := run(t, environ(), "oss://"+testBucket, s.at, "-o", options); o.code != 0 || o.stderr != "" {
-		t.Fatalf("exit code %d: %s", o.code, o.stderr)
+	s := programtest.NewScene(t)
+	options := "rw,endpoint=" + s.Endpoint + ",memory=64MiB,log_file=" + s.Cache + ".log"
+	if o := programtest.Run(t, programtest.Environ(), "oss://"+programtest.TestBucket, s.At, "-o", options); o.Code != 0 || o.Stderr != "" {
+		t.Fatalf("exit code %d: %s", o.Code, o.Stderr)
 	}
-	s.reads()
-	mustRun(t, "umount", s.at)
-	s.clean()
+	s.Reads()
+	programtest.MustRun(t, "umount", s.At)
+	s.Clean()
 }
 
 func TestFstabLineMounts(t *testing.T) {
 	installHelper(t)
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	config := filepath.Join(t.TempDir(), "pailfs.yaml")
-	text := "endpoint: " + s.endpoint + "\nmemory: 64MiB\ncache_dir: " + s.cache + "\nlog_file: " + s.cache + ".log\n"
+	text := "endpoint: " + s.Endpoint + "\nmemory: 64MiB\ncache_dir: " + s.Cache + "\nlog_file: " + s.Cache + ".log\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	fstab := filepath.Join(t.TempDir(), "fstab")
-	line := "oss://" + testBucket + "/dir " + strings.ReplaceAll(s.at, " ", `\040`) + " fuse.pailfs config=" + config + ",nofail,noauto,x-systemd.automount,user 0 0\n"
+	line := "oss://" + programtest.TestBucket + "/dir " + strings.ReplaceAll(s.At, " ", `\040`) + " fuse.pailfs config=" + config + ",nofail,noauto,x-systemd.automount,user 0 0\n"
 	if err := os.WriteFile(fstab, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if o := runAs(t, nil, environ(), "mount", "-T", fstab, s.at); o.code != 0 || o.stderr != "" {
-		t.Fatalf("mount: exit code %d: %s", o.code, o.stderr)
+	if o := programtest.RunAs(t, nil, programtest.Environ(), "mount", "-T", fstab, s.At); o.Code != 0 || o.Stderr != "" {
+		t.Fatalf("mount: exit code %d: %s", o.Code, o.Stderr)
 	}
-	if _, err := os.Stat(filepath.Join(s.at, "file")); err != nil {
+	if _, err := os.Stat(filepath.Join(s.At, "file")); err != nil {
 		t.Error(err)
 	}
-	mustRun(t, "umount", s.at)
-	s.clean()
+	programtest.MustRun(t, "umount", s.At)
+	s.Clean()
 }
 
 func TestHelperExitCodesAreThoseOfMount(t *testing.T) {
 	installHelper(t)
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	for name, c := range map[string]struct {
 		options string
 		code    int
 		want    string
 	}{
 		"wrong option":  {"cache_dri=/ssd", helperUsage, "did you mean cache-dir?"},
-		"wrong value":   {"endpoint=" + s.endpoint + ",memory=5G", helperUsage, `"5G" is not a size`},
+		"wrong value":   {"endpoint=" + s.Endpoint + ",memory=5G", helperUsage, `"5G" is not a size`},
 		"failing mount": {"endpoint=http://" + closedPort(t), helperFailed, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := runAs(t, nil, environ(), "mount", "-t", "fuse.pailfs", "oss://"+testBucket, s.at, "-o", c.options)
-			if o.code != c.code || !strings.Contains(o.stderr, "pailfs: ") || !strings.Contains(o.stderr, c.want) {
-				t.Errorf("exit code %d: %s", o.code, o.stderr)
+			o := programtest.RunAs(t, nil, programtest.Environ(), "mount", "-t", "fuse.pailfs", "oss://"+programtest.TestBucket, s.At, "-o", c.options)
+			if o.Code != c.code || !strings.Contains(o.Stderr, "pailfs: ") || !strings.Contains(o.Stderr, c.want) {
+				t.Errorf("exit code %d: %s", o.Code, o.Stderr)
 			}
 		})
 	}
 	// -f checks and does not mount.
-	if o := runAs(t, nil, environ(), "mount", "-f", "-t", "fuse.pailfs", "oss://"+testBucket, s.at, "-o", "endpoint="+s.endpoint); o.code != 0 {
-		t.Errorf("mount -f: exit code %d: %s", o.code, o.stderr)
+	if o := programtest.RunAs(t, nil, programtest.Environ(), "mount", "-f", "-t", "fuse.pailfs", "oss://"+programtest.TestBucket, s.At, "-o", "endpoint="+s.Endpoint); o.Code != 0 {
+		t.Errorf("mount -f: exit code %d: %s", o.Code, o.Stderr)
 	}
-	s.clean()
+	s.Clean()
 }

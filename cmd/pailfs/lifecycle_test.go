@@ -18,74 +18,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/machine"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/fs/mounttest"
 )
-
-// content is what the test's object holds.
-var content = bytes.Repeat([]byte("the bytes of one version. "), 10_000)
-
-// scene is a store with one object, and a mount point for it.
-type scene struct {
-	*store
-	t     *testing.T
-	at    string
-	cache string
-}
-
-// newScene returns a store that holds the object "dir/file".
-func newScene(t *testing.T) *scene {
-	t.Helper()
-	s := &scene{store: startStore(t), t: t, at: newMountPoint(t), cache: filepath.Join(t.TempDir(), "cache")}
-	s.put(t, "dir/file", content)
-	return s
-}
-
-// mountArgs are the arguments of a mount of the scene.
-func (s *scene) mountArgs(more ...string) []string {
-	return append([]string{"mount", "oss://" + testBucket, s.at, "--endpoint=" + s.endpoint, "--cache-dir=" + s.cache, "--memory=64MiB"}, more...)
-}
-
-// reads reads the object through the mount and compares it.
-func (s *scene) reads() {
-	s.t.Helper()
-	got, err := os.ReadFile(filepath.Join(s.at, "dir", "file"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if !bytes.Equal(got, content) {
-		s.t.Fatalf("read %d bytes that are not the object's %d", len(got), len(content))
-	}
-}
-
-// clean checks that nothing of the mount is left and its cache can be used again.
-func (s *scene) clean() {
-	s.t.Helper()
-	if isMounted(s.t, s.at) {
-		s.t.Error("still mounted")
-	}
-	eventually(s.t, "no daemon is left", func() bool { return len(daemonsOf(s.t, s.at)) == 0 })
-}
 
 func TestForegroundMountEndsWithEverySignal(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
-			s := newScene(t)
-			f := startForeground(t, environ(), s.at, s.mountArgs()...)
-			s.reads()
+			s := programtest.NewScene(t)
+			f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+			s.Reads()
 			if err := f.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			if code := f.code(t); code != 0 {
+			if code := f.Code(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			s.clean()
+			s.Clean()
 			// The cache was let go: the next daemon takes it.
-			next := startForeground(t, environ(), s.at, s.mountArgs()...)
-			s.reads()
-			mustRun(t, "umount", s.at)
-			if code := next.code(t); code != 0 {
+			next := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+			s.Reads()
+			programtest.MustRun(t, "umount", s.At)
+			if code := next.Code(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 		})
@@ -94,13 +53,13 @@ func TestForegroundMountEndsWithEverySignal(t *testing.T) {
 
 func TestDetachReturnsWhenTheMountAnswers(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := mustRun(t, s.mountArgs("--detach", "--log-file="+filepath.Join(t.TempDir(), "log"))...)
-	if o.stdout+o.stderr != "" {
-		t.Errorf("said %q", o.stdout+o.stderr)
+	s := programtest.NewScene(t)
+	o := programtest.MustRun(t, s.MountArgs("--detach", "--log-file="+filepath.Join(t.TempDir(), "log"))...)
+	if o.Stdout+o.Stderr != "" {
+		t.Errorf("said %q", o.Stdout+o.Stderr)
 	}
-	s.reads() // at once
-	pids := daemonsOf(t, s.at)
+	s.Reads() // at once
+	pids := programtest.DaemonsOf(t, s.At)
 	if len(pids) != 1 {
 		t.Fatalf("daemons: %v", pids)
 	}
@@ -116,24 +75,24 @@ func TestDetachReturnsWhenTheMountAnswers(t *testing.T) {
 			t.Errorf("the daemon's descriptor %d is %q, %v", fd, target, err)
 		}
 	}
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 	// umount returned, so the daemon has ended.
-	if pids := daemonsOf(t, s.at); len(pids) != 0 {
+	if pids := programtest.DaemonsOf(t, s.At); len(pids) != 0 {
 		t.Errorf("umount returned before the daemon ended: %v", pids)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestDetachedDaemonHoldsNothingOfItsCaller(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = read.Close() }()
-	cmd := exec.CommandContext(t.Context(), binary, s.mountArgs("--detach")...)
-	cmd.Env = environ()
+	cmd := exec.CommandContext(t.Context(), programtest.Binary, s.MountArgs("--detach")...)
+	cmd.Env = programtest.Environ()
 	cmd.ExtraFiles = []*os.File{nil, nil, write} // as 5; 3 and 4 are the program's own
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -141,32 +100,32 @@ func TestDetachedDaemonHoldsNothingOfItsCaller(t *testing.T) {
 	if err := write.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := read.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := read.SetReadDeadline(time.Now().Add(programtest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the daemon holds the caller's pipe: %d, %v", n, err)
 	}
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestSecretsAreNotInTheDaemonsEnvironment(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	mustRun(t, s.mountArgs("--detach")...)
-	s.reads() // it has the keys all the same
-	for _, pid := range daemonsOf(t, s.at) {
+	s := programtest.NewScene(t)
+	programtest.MustRun(t, s.MountArgs("--detach")...)
+	s.Reads() // it has the keys all the same
+	for _, pid := range programtest.DaemonsOf(t, s.At) {
 		for _, file := range []string{"environ", "cmdline"} {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bytes.Contains(text, []byte(testSecret)) {
+			if bytes.Contains(text, []byte(programtest.TestSecret)) {
 				t.Errorf("/proc/PID/%s shows the secret", file)
 			}
 		}
 	}
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestUmountByOthersEndsTheDaemonCleanly(t *testing.T) {
@@ -177,68 +136,68 @@ func TestUmountByOthersEndsTheDaemonCleanly(t *testing.T) {
 		"fusermount3": {"fusermount3", "-u"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			f := startForeground(t, environ(), s.at, s.mountArgs()...)
-			s.reads()
-			if o := runAs(t, nil, environ(), command[0], append(command[1:], s.at)...); o.code != 0 {
-				t.Fatalf("%s: %s", name, o.stderr)
+			s := programtest.NewScene(t)
+			f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+			s.Reads()
+			if o := programtest.RunAs(t, nil, programtest.Environ(), command[0], append(command[1:], s.At)...); o.Code != 0 {
+				t.Fatalf("%s: %s", name, o.Stderr)
 			}
-			if code := f.code(t); code != 0 {
+			if code := f.Code(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			s.clean()
+			s.Clean()
 		})
 	}
 }
 
 func TestBusyMountIsLeftAloneAndItsUsersAreNamed(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
-	user, release := hold(t, s.at)
-	o := run(t, environ(), "umount", s.at)
-	if o.code != 1 || !strings.Contains(o.stderr, fmt.Sprintf("(pid %d, working directory %s)", user, s.at)) || !strings.Contains(o.stderr, "--lazy") {
-		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	user, release := programtest.Hold(t, s.At)
+	o := programtest.Run(t, programtest.Environ(), "umount", s.At)
+	if o.Code != 1 || !strings.Contains(o.Stderr, fmt.Sprintf("(pid %d, working directory %s)", user, s.At)) || !strings.Contains(o.Stderr, "--lazy") {
+		t.Errorf("exit code %d: %s", o.Code, o.Stderr)
 	}
-	if strings.Count(o.stderr, "\n") != 1 {
-		t.Errorf("more than one line: %s", o.stderr)
+	if strings.Count(o.Stderr, "\n") != 1 {
+		t.Errorf("more than one line: %s", o.Stderr)
 	}
-	if n := strings.Count(o.stderr, "(pid "); n != 1 {
-		t.Errorf("%d users, want the one that is not umount itself: %s", n, o.stderr)
+	if n := strings.Count(o.Stderr, "(pid "); n != 1 {
+		t.Errorf("%d users, want the one that is not umount itself: %s", n, o.Stderr)
 	}
-	s.reads() // goes on
+	s.Reads() // goes on
 	release()
-	mustRun(t, "umount", s.at)
-	if code := f.code(t); code != 0 {
+	programtest.MustRun(t, "umount", s.At)
+	if code := f.Code(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestSignalOnABusyMountWaitsAndASecondForces(t *testing.T) {
 	t.Parallel()
 	t.Run("waits", func(t *testing.T) {
-		s := newScene(t)
-		f := startForeground(t, environ(), s.at, s.mountArgs()...)
-		user, release := hold(t, s.at)
+		s := programtest.NewScene(t)
+		f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+		user, release := programtest.Hold(t, s.At)
 		if err := f.Process.Signal(unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the log names the user", func() bool { return strings.Contains(f.log.String(), fmt.Sprintf("pid %d", user)) })
-		s.reads() // goes on
-		if !f.running() {
+		programtest.Eventually(t, "the log names the user", func() bool { return strings.Contains(f.Log.String(), fmt.Sprintf("pid %d", user)) })
+		s.Reads() // goes on
+		if !f.Running() {
 			t.Fatal("the daemon ended although the mount was in use")
 		}
 		release()
-		if code := f.code(t); code != 0 {
+		if code := f.Code(t); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		s.clean()
+		s.Clean()
 	})
 	t.Run("forces", func(t *testing.T) {
-		s := newScene(t)
-		f := startForeground(t, environ(), s.at, s.mountArgs()...)
-		open, err := os.Open(filepath.Join(s.at, "dir", "file"))
+		s := programtest.NewScene(t)
+		f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+		open, err := os.Open(filepath.Join(s.At, "dir", "file"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,81 +205,81 @@ func TestSignalOnABusyMountWaitsAndASecondForces(t *testing.T) {
 		if err := f.Process.Signal(unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the daemon waits", func() bool { return strings.Contains(f.log.String(), "waiting until it is not") })
+		programtest.Eventually(t, "the daemon waits", func() bool { return strings.Contains(f.Log.String(), "waiting until it is not") })
 		if err := f.Process.Signal(unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		if code := f.code(t); code != 0 {
+		if code := f.Code(t); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		if !strings.Contains(f.log.String(), "although the mount is in use") {
+		if !strings.Contains(f.Log.String(), "although the mount is in use") {
 			t.Error("the log does not say that it forced")
 		}
 		if _, err := open.ReadAt(make([]byte, 1), 200_000); err == nil {
 			t.Error("a read succeeded after the daemon ended")
 		}
-		s.clean()
+		s.Clean()
 	})
 }
 
 func TestLazyUmountKeepsItsUsers(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
-	open, err := os.Open(filepath.Join(s.at, "dir", "file"))
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	open, err := os.Open(filepath.Join(s.At, "dir", "file"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustRun(t, "umount", "--lazy", s.at)
-	if isMounted(t, s.at) {
+	programtest.MustRun(t, "umount", "--lazy", s.At)
+	if programtest.IsMounted(t, s.At) {
 		t.Error("the name is still there")
 	}
-	got := make([]byte, len(content))
-	if n, err := open.ReadAt(got, 0); err != nil || !bytes.Equal(got, content) {
+	got := make([]byte, len(programtest.Content))
+	if n, err := open.ReadAt(got, 0); err != nil || !bytes.Equal(got, programtest.Content) {
 		t.Errorf("its user read %d bytes, %v", n, err)
 	}
-	if !f.running() {
+	if !f.Running() {
 		t.Error("the daemon ended before its last user")
 	}
 	if err := open.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code := f.code(t); code != 0 {
+	if code := f.Code(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestUmountOfABindMountLeavesTheMount(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
-	bind := newMountPoint(t)
-	if err := unix.Mount(filepath.Join(s.at, "dir"), bind, "", unix.MS_BIND, ""); err != nil {
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	bind := programtest.NewMountPoint(t)
+	if err := unix.Mount(filepath.Join(s.At, "dir"), bind, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	if o := mustRun(t, "status", bind); !strings.Contains(o.stdout, " at "+s.at) {
-		t.Errorf("status: %s", o.stdout)
+	if o := programtest.MustRun(t, "status", bind); !strings.Contains(o.Stdout, " at "+s.At) {
+		t.Errorf("status: %s", o.Stdout)
 	}
-	mustRun(t, "umount", bind)
-	if isMounted(t, bind) {
+	programtest.MustRun(t, "umount", bind)
+	if programtest.IsMounted(t, bind) {
 		t.Error("the bind mount is still there")
 	}
-	s.reads()
-	mustRun(t, "umount", s.at)
-	if code := f.code(t); code != 0 {
+	s.Reads()
+	programtest.MustRun(t, "umount", s.At)
+	if code := f.Code(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestUmountEndsAMountThatAnotherNamespaceShows(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
 	// The namespace gets a copy of every mount, and the root of these tests spreads
 	// nothing, so that the copy outlives the original.
-	shell := exec.Command("sh", "-c", "cat \"$0\" >/dev/null && echo seen && exec sleep 600", filepath.Join(s.at, "dir", "file"))
+	shell := exec.Command("sh", "-c", "cat \"$0\" >/dev/null && echo seen && exec sleep 600", filepath.Join(s.At, "dir", "file"))
 	shell.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	seen, err := shell.StdoutPipe()
 	if err != nil {
@@ -336,135 +295,135 @@ func TestUmountEndsAMountThatAnotherNamespaceShows(t *testing.T) {
 	if line, err := bufio.NewReader(seen).ReadString('\n'); err != nil || line != "seen\n" {
 		t.Fatalf("the namespace does not show the mount: %q, %v", line, err)
 	}
-	mustRun(t, "umount", s.at)
-	if code := f.code(t); code != 0 {
+	programtest.MustRun(t, "umount", s.At)
+	if code := f.Code(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestForceUmountEndsABusyMount(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
-	_, release := hold(t, s.at)
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	_, release := programtest.Hold(t, s.At)
 	defer release()
-	mustRun(t, "umount", "--force", s.at)
-	if code := f.code(t); code != 0 {
+	programtest.MustRun(t, "umount", "--force", s.At)
+	if code := f.Code(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestForceUmountEndsAStoppedDaemon(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
-	f.freeze(t)
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	f.Freeze(t)
 	for _, command := range []string{"status", "umount"} {
-		if o := run(t, environ(), command, s.at); o.code != 1 || !strings.Contains(o.stderr, "does not answer") || !strings.Contains(o.stderr, "--force") {
-			t.Errorf("%s: exit code %d: %s", command, o.code, o.stderr)
+		if o := programtest.Run(t, programtest.Environ(), command, s.At); o.Code != 1 || !strings.Contains(o.Stderr, "does not answer") || !strings.Contains(o.Stderr, "--force") {
+			t.Errorf("%s: exit code %d: %s", command, o.Code, o.Stderr)
 		}
 	}
-	o := run(t, environ(), s.mountArgs()...)
-	if o.code != 1 || !strings.Contains(o.stderr, "does not answer") {
-		t.Errorf("mount: exit code %d: %s", o.code, o.stderr)
+	o := programtest.Run(t, programtest.Environ(), s.MountArgs()...)
+	if o.Code != 1 || !strings.Contains(o.Stderr, "does not answer") {
+		t.Errorf("mount: exit code %d: %s", o.Code, o.Stderr)
 	}
-	mustRun(t, "umount", "--force", s.at)
-	if isMounted(t, s.at) {
+	programtest.MustRun(t, "umount", "--force", s.At)
+	if programtest.IsMounted(t, s.At) {
 		t.Error("still mounted")
 	}
 	if err := f.Process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if code := f.code(t); code != 0 {
+	if code := f.Code(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestStaleMountIsRecognisedAndReplaced(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
-	s.reads()
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	s.Reads()
 	if err := f.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	f.code(t)
-	if state, err := mountpoint.Probe(s.at, patience); state != mountpoint.Dead || err != nil {
+	f.Code(t)
+	if state, err := mountpoint.Probe(s.At, programtest.Patience); state != mountpoint.Dead || err != nil {
 		t.Fatalf("state %v, %v", state, err)
 	}
-	o := run(t, environ(), "status", s.at)
-	if o.code != exitDead || !strings.Contains(o.stderr, "is dead") || !strings.Contains(o.stderr, "oss://"+testBucket) {
-		t.Errorf("status: exit code %d: %s", o.code, o.stderr)
+	o := programtest.Run(t, programtest.Environ(), "status", s.At)
+	if o.Code != ask.ExitDead || !strings.Contains(o.Stderr, "is dead") || !strings.Contains(o.Stderr, "oss://"+programtest.TestBucket) {
+		t.Errorf("status: exit code %d: %s", o.Code, o.Stderr)
 	}
-	o = mustRun(t, s.mountArgs("--detach")...)
-	if !strings.Contains(o.stderr, "had died; its mount is replaced") {
-		t.Errorf("mount said %q", o.stderr)
+	o = programtest.MustRun(t, s.MountArgs("--detach")...)
+	if !strings.Contains(o.Stderr, "had died; its mount is replaced") {
+		t.Errorf("mount said %q", o.Stderr)
 	}
-	s.reads()
+	s.Reads()
 
-	killDaemons(t, s.at)
-	o = mustRun(t, "umount", s.at)
-	if !strings.Contains(o.stderr, "had died; its mount is cleared") {
-		t.Errorf("umount said %q", o.stderr)
+	programtest.KillDaemons(t, s.At)
+	o = programtest.MustRun(t, "umount", s.At)
+	if !strings.Contains(o.Stderr, "had died; its mount is cleared") {
+		t.Errorf("umount said %q", o.Stderr)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestFailedMountLeavesAStaleMountAsItWas(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	f := startForeground(t, environ(), s.at, s.mountArgs()...)
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
 	if err := f.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	f.code(t)
-	if o := run(t, environ(), s.mountArgs("--endpoint=http://"+closedPort(t))...); o.code != 1 {
-		t.Fatalf("exit code %d: %s", o.code, o.stderr)
+	f.Code(t)
+	if o := programtest.Run(t, programtest.Environ(), s.MountArgs("--endpoint=http://"+closedPort(t))...); o.Code != 1 {
+		t.Fatalf("exit code %d: %s", o.Code, o.Stderr)
 	}
-	if !isMounted(t, s.at) {
+	if !programtest.IsMounted(t, s.At) {
 		t.Error("the stale mount was taken away although the new one failed")
 	}
 }
 
 func TestTwoDaemonsDoNotShareACacheDirectory(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	startForeground(t, environ(), s.at, s.mountArgs()...)
-	at := newMountPoint(t)
-	args := s.mountArgs()
+	s := programtest.NewScene(t)
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	at := programtest.NewMountPoint(t)
+	args := s.MountArgs()
 	args[2] = at
-	o := run(t, environ(), args...)
-	if o.code != 1 || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, s.cache) || !strings.Contains(o.stderr, "--cache-dir") {
-		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	o := programtest.Run(t, programtest.Environ(), args...)
+	if o.Code != 1 || strings.Count(o.Stderr, "\n") != 1 || !strings.Contains(o.Stderr, s.Cache) || !strings.Contains(o.Stderr, "--cache-dir") {
+		t.Errorf("exit code %d: %s", o.Code, o.Stderr)
 	}
-	if isMounted(t, at) {
+	if programtest.IsMounted(t, at) {
 		t.Error("the second is mounted")
 	}
-	s.reads() // the first is unharmed
-	mustRun(t, "umount", s.at)
+	s.Reads() // the first is unharmed
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestOccupiedMountPointIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	startForeground(t, environ(), s.at, s.mountArgs()...)
-	o := run(t, environ(), append(s.mountArgs(), "--cache-dir="+s.cache+"2")...)
-	if o.code != 1 || !strings.Contains(o.stderr, "is busy: oss://"+testBucket+" is mounted there") || !strings.Contains(o.stderr, "pailfs umount") {
-		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	s := programtest.NewScene(t)
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	o := programtest.Run(t, programtest.Environ(), append(s.MountArgs(), "--cache-dir="+s.Cache+"2")...)
+	if o.Code != 1 || !strings.Contains(o.Stderr, "is busy: oss://"+programtest.TestBucket+" is mounted there") || !strings.Contains(o.Stderr, "pailfs umount") {
+		t.Errorf("exit code %d: %s", o.Code, o.Stderr)
 	}
-	s.reads()
-	mustRun(t, "umount", s.at)
+	s.Reads()
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestInterruptedStartLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	l := silentListener(t)
-	f := exec.Command(binary, s.mountArgs("--endpoint=http://"+l.Addr().String())...)
-	f.Env = environ()
+	f := exec.Command(programtest.Binary, s.MountArgs("--endpoint=http://"+l.Addr().String())...)
+	f.Env = programtest.Environ()
 	var stderr mounttest.Output
 	f.Stderr = &stderr
 	if err := f.Start(); err != nil {
@@ -482,18 +441,18 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	if f.ProcessState.ExitCode() != 1 || stderr.String() != "pailfs: interrupted before the mount was ready\n" {
 		t.Errorf("%v: %s", err, &stderr)
 	}
-	if _, err := os.Stat(s.cache); !os.IsNotExist(err) {
+	if _, err := os.Stat(s.Cache); !os.IsNotExist(err) {
 		t.Errorf("the cache directory is left: %v", err)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestInterruptedDetachLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	l := silentListener(t)
-	parent := exec.Command(binary, s.mountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
-	parent.Env = environ()
+	parent := exec.Command(programtest.Binary, s.MountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
+	parent.Env = programtest.Environ()
 	var stderr mounttest.Output
 	parent.Stderr = &stderr
 	if err := parent.Start(); err != nil {
@@ -511,15 +470,15 @@ func TestInterruptedDetachLeavesNothing(t *testing.T) {
 	if parent.ProcessState.ExitCode() != 1 || stderr.String() != "pailfs: interrupted before the mount was ready\n" {
 		t.Errorf("%v: %s", err, &stderr)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestDaemonKilledBeforeItIsReadyIsReported(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	l := silentListener(t)
-	parent := exec.Command(binary, s.mountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
-	parent.Env = environ()
+	parent := exec.Command(programtest.Binary, s.MountArgs("--detach", "--endpoint=http://"+l.Addr().String())...)
+	parent.Env = programtest.Environ()
 	var stderr mounttest.Output
 	parent.Stderr = &stderr
 	if err := parent.Start(); err != nil {
@@ -530,7 +489,7 @@ func TestDaemonKilledBeforeItIsReadyIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = accepted.Close() }()
-	for _, pid := range daemonsOf(t, s.at) {
+	for _, pid := range programtest.DaemonsOf(t, s.At) {
 		if pid != parent.Process.Pid {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				t.Fatal(err)
@@ -541,44 +500,44 @@ func TestDaemonKilledBeforeItIsReadyIsReported(t *testing.T) {
 	if parent.ProcessState.ExitCode() != 1 || !strings.HasPrefix(stderr.String(), "pailfs: the daemon ended before it was ready (signal: killed)") {
 		t.Errorf("%v: %s", err, &stderr)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestStatusWorksWhileTheStoreIsDown(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	startForeground(t, environ(), s.at, s.mountArgs("--region="+testRegion, "--http=0")...)
-	s.reads()
+	s := programtest.NewScene(t)
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--region="+programtest.TestRegion, "--http=0")...)
+	s.Reads()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o := mustRun(t, "status", s.at)
+	o := programtest.MustRun(t, "status", s.At)
 	for _, want := range []string{
-		"oss://" + testBucket + " at " + s.at, "passthrough", "no-open", "cache", "memory", "object store", s.endpoint,
-		"region " + testRegion, "credentials", "limiter", "metrics", "get",
+		"oss://" + programtest.TestBucket + " at " + s.At, "passthrough", "no-open", "cache", "memory", "object store", s.Endpoint,
+		"region " + programtest.TestRegion, "credentials", "limiter", "metrics", "get",
 	} {
-		if !strings.Contains(o.stdout, want) {
-			t.Errorf("status does not say %q:\n%s", want, o.stdout)
+		if !strings.Contains(o.Stdout, want) {
+			t.Errorf("status does not say %q:\n%s", want, o.Stdout)
 		}
 	}
-	if lines := strings.Count(o.stdout, "\n"); lines > 45 {
+	if lines := strings.Count(o.Stdout, "\n"); lines > 45 {
 		t.Errorf("status has %d lines, more than a screen", lines)
 	}
 	// From below the mount point too, and as JSON.
-	o = mustRun(t, "status", "--json", filepath.Join(s.at, "dir"))
-	var r statusReport
-	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
+	o = programtest.MustRun(t, "status", "--json", filepath.Join(s.At, "dir"))
+	var r wire.Status
+	if err := json.Unmarshal([]byte(o.Stdout), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Source != "oss://"+testBucket || r.MountPoint != s.at || r.PID != daemonsOf(t, s.at)[0] || r.Store.Limiter.Limit == 0 || len(r.Store.Requests) == 0 {
+	if r.Source != "oss://"+programtest.TestBucket || r.MountPoint != s.At || r.PID != programtest.DaemonsOf(t, s.At)[0] || r.Store.Limiter.Limit == 0 || len(r.Store.Requests) == 0 {
 		t.Errorf("status is %+v", r)
 	}
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestStatusOfWhatIsNoMount(t *testing.T) {
 	t.Parallel()
-	dir := newMountPoint(t)
+	dir := programtest.NewMountPoint(t)
 	for path, want := range map[string]string{
 		dir:                "nothing is mounted at",
 		dir + "/missing":   "does not exist",
@@ -586,8 +545,8 @@ func TestStatusOfWhatIsNoMount(t *testing.T) {
 		"/proc/self/mem/x": "does not exist",
 	} {
 		for _, command := range []string{"status", "umount"} {
-			if o := run(t, environ(), command, path); o.code != 1 || !strings.Contains(o.stderr, want) {
-				t.Errorf("%s %s: exit code %d: %s", command, path, o.code, o.stderr)
+			if o := programtest.Run(t, programtest.Environ(), command, path); o.Code != 1 || !strings.Contains(o.Stderr, want) {
+				t.Errorf("%s %s: exit code %d: %s", command, path, o.Code, o.Stderr)
 			}
 		}
 	}
@@ -595,10 +554,10 @@ func TestStatusOfWhatIsNoMount(t *testing.T) {
 
 func TestUsersMountThroughFusermount(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	openUp(t, s.at)
+	s := programtest.NewScene(t)
+	programtest.OpenUp(t, s.At)
 	const user = 65534
-	if err := os.Chown(s.at, user, user); err != nil {
+	if err := os.Chown(s.At, user, user); err != nil {
 		t.Fatal(err)
 	}
 	// The device is open to users, as udev makes it.
@@ -617,85 +576,85 @@ func TestUsersMountThroughFusermount(t *testing.T) {
 	nobody := func() *syscall.SysProcAttr {
 		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	}
-	args := []string{"mount", "oss://" + testBucket, s.at, "--endpoint=" + s.endpoint, "--memory=64MiB", "--detach"}
-	if o := runAs(t, nobody(), environ(), binary, append(args, "--allow-other")...); o.code != 1 || !strings.Contains(o.stderr, "user_allow_other") {
-		t.Errorf("--allow-other: exit code %d: %s", o.code, o.stderr)
+	args := []string{"mount", "oss://" + programtest.TestBucket, s.At, "--endpoint=" + s.Endpoint, "--memory=64MiB", "--detach"}
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), programtest.Binary, append(args, "--allow-other")...); o.Code != 1 || !strings.Contains(o.Stderr, "user_allow_other") {
+		t.Errorf("--allow-other: exit code %d: %s", o.Code, o.Stderr)
 	}
-	if o := runAs(t, nobody(), environ(), binary, args...); o.code != 0 {
-		t.Fatalf("mount: exit code %d: %s", o.code, o.stderr)
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), programtest.Binary, args...); o.Code != 0 {
+		t.Fatalf("mount: exit code %d: %s", o.Code, o.Stderr)
 	}
-	if o := runAs(t, nobody(), environ(), "cat", filepath.Join(s.at, "dir", "file")); o.stdout != string(content) {
-		t.Errorf("read %d bytes, %s", len(o.stdout), o.stderr)
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), "cat", filepath.Join(s.At, "dir", "file")); o.Stdout != string(programtest.Content) {
+		t.Errorf("read %d bytes, %s", len(o.Stdout), o.Stderr)
 	}
-	if o := runAs(t, nobody(), environ(), binary, "status", s.at); o.code != 0 {
-		t.Errorf("status: exit code %d: %s", o.code, o.stderr)
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), programtest.Binary, "status", s.At); o.Code != 0 {
+		t.Errorf("status: exit code %d: %s", o.Code, o.Stderr)
 	}
-	if o := runAs(t, nobody(), environ(), binary, "umount", s.at); o.code != 0 {
-		t.Errorf("umount: exit code %d: %s", o.code, o.stderr)
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), programtest.Binary, "umount", s.At); o.Code != 0 {
+		t.Errorf("umount: exit code %d: %s", o.Code, o.Stderr)
 	}
-	s.clean()
+	s.Clean()
 
 	// The user clears a dead mount of their own, too.
-	if o := runAs(t, nobody(), environ(), binary, args...); o.code != 0 {
-		t.Fatalf("mount: exit code %d: %s", o.code, o.stderr)
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), programtest.Binary, args...); o.Code != 0 {
+		t.Fatalf("mount: exit code %d: %s", o.Code, o.Stderr)
 	}
-	killDaemons(t, s.at)
-	if o := runAs(t, nobody(), environ(), binary, args...); o.code != 0 || !strings.Contains(o.stderr, "is replaced") {
-		t.Fatalf("mount over a dead one: exit code %d: %s", o.code, o.stderr)
+	programtest.KillDaemons(t, s.At)
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), programtest.Binary, args...); o.Code != 0 || !strings.Contains(o.Stderr, "is replaced") {
+		t.Fatalf("mount over a dead one: exit code %d: %s", o.Code, o.Stderr)
 	}
-	if o := runAs(t, nobody(), environ(), binary, "umount", s.at); o.code != 0 {
-		t.Errorf("umount: exit code %d: %s", o.code, o.stderr)
+	if o := programtest.RunAs(t, nobody(), programtest.Environ(), programtest.Binary, "umount", s.At); o.Code != 0 {
+		t.Errorf("umount: exit code %d: %s", o.Code, o.Stderr)
 	}
-	s.clean()
+	s.Clean()
 }
 
 // TestCapabilitiesOfTheServiceSuffice: those that the unit in deploy/systemd
 // leaves.
 func TestCapabilitiesOfTheServiceSuffice(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	args := append([]string{binary}, s.mountArgs("--detach", "--allow-other")...)
-	if o := runAs(t, nil, environ("PAILFS_TEST_ROLE=as the service"), "/proc/self/exe", args...); o.code != 0 {
-		t.Fatalf("exit code %d: %s", o.code, o.stderr)
+	s := programtest.NewScene(t)
+	args := append([]string{programtest.Binary}, s.MountArgs("--detach", "--allow-other")...)
+	if o := programtest.RunAs(t, nil, programtest.Environ("PAILFS_TEST_ROLE=as the service"), "/proc/self/exe", args...); o.Code != 0 {
+		t.Fatalf("exit code %d: %s", o.Code, o.Stderr)
 	}
-	s.reads()
-	with := statusOf(t, s.at).FileSystem
-	mustRun(t, "umount", s.at)
+	s.Reads()
+	with := programtest.StatusOf(t, s.At).FileSystem
+	programtest.MustRun(t, "umount", s.At)
 
-	mustRun(t, s.mountArgs("--detach", "--allow-other")...)
-	without := statusOf(t, s.at).FileSystem
+	programtest.MustRun(t, s.MountArgs("--detach", "--allow-other")...)
+	without := programtest.StatusOf(t, s.At).FileSystem
 	if with.Passthrough != without.Passthrough || with.ReadAheadKiB != without.ReadAheadKiB {
 		t.Errorf("the service has %+v and readahead %d, root %+v and %d", with.Passthrough, with.ReadAheadKiB, without.Passthrough, without.ReadAheadKiB)
 	}
-	mustRun(t, "umount", s.at)
-	s.clean()
+	programtest.MustRun(t, "umount", s.At)
+	s.Clean()
 }
 
 func TestOtherUsersMaySeeStatusButNotUnmount(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	startForeground(t, environ(), s.at, s.mountArgs("--allow-other")...)
+	s := programtest.NewScene(t)
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--allow-other")...)
 	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	openUp(t, s.at)
-	if o := runAs(t, nobody, environ(), binary, "status", s.at); o.code != 0 {
-		t.Errorf("status: exit code %d: %s", o.code, o.stderr)
+	programtest.OpenUp(t, s.At)
+	if o := programtest.RunAs(t, nobody, programtest.Environ(), programtest.Binary, "status", s.At); o.Code != 0 {
+		t.Errorf("status: exit code %d: %s", o.Code, o.Stderr)
 	}
 	for _, how := range []string{"--lazy", "--force"} {
-		o := runAs(t, nobody, environ(), binary, "umount", how, s.at)
-		if o.code != 1 || !strings.Contains(o.stderr, "not permitted") {
-			t.Errorf("umount %s: exit code %d: %s", how, o.code, o.stderr)
+		o := programtest.RunAs(t, nobody, programtest.Environ(), programtest.Binary, "umount", how, s.At)
+		if o.Code != 1 || !strings.Contains(o.Stderr, "not permitted") {
+			t.Errorf("umount %s: exit code %d: %s", how, o.Code, o.Stderr)
 		}
 	}
-	s.reads()
-	mustRun(t, "umount", s.at)
+	s.Reads()
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestOwnerGroupAndModesAreThoseAskedFor(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	startForeground(t, environ(), s.at, s.mountArgs("--uid=1234", "--gid=567", "--umask=027")...)
+	s := programtest.NewScene(t)
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--uid=1234", "--gid=567", "--umask=027")...)
 	for path, mode := range map[string]os.FileMode{"": os.ModeDir | 0o750, "dir": os.ModeDir | 0o750, "dir/file": 0o640} {
-		info, err := os.Stat(filepath.Join(s.at, path))
+		info, err := os.Stat(filepath.Join(s.At, path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -704,15 +663,15 @@ func TestOwnerGroupAndModesAreThoseAskedFor(t *testing.T) {
 			t.Errorf("%q has mode %s and owner %d:%d", path, info.Mode(), st.Uid, st.Gid)
 		}
 	}
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestNoexecForbidsPrograms(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	s.put(t, "script", []byte("#!/bin/sh\nexit 7\n"))
-	startForeground(t, environ(), s.at, s.mountArgs("--noexec", "--umask=0")...)
-	script := filepath.Join(s.at, "script")
+	s := programtest.NewScene(t)
+	s.Put(t, "script", []byte("#!/bin/sh\nexit 7\n"))
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--noexec", "--umask=0")...)
+	script := filepath.Join(s.At, "script")
 	// The kernel learns the name before this process forks: while it does, its
 	// scheduler stands still, and the emulator that lives in it with it.
 	if _, err := os.Stat(script); err != nil {
@@ -722,21 +681,21 @@ func TestNoexecForbidsPrograms(t *testing.T) {
 	if !os.IsPermission(err) {
 		t.Errorf("running a program: %v", err)
 	}
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestConfigurationPrecedenceReachesTheMount(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	s.put(t, "sub/only", content)
+	s := programtest.NewScene(t)
+	s.Put(t, "sub/only", programtest.Content)
 	file := filepath.Join(t.TempDir(), "pailfs.yaml")
 	text := "endpoint: http://wrong.invalid\nuid: 1\ngid: 1\numask: \"077\"\nmemory: 64MiB\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := environ("PAILFS_CONFIG="+file, "PAILFS_ENDPOINT="+s.endpoint, "PAILFS_UID=2", "PAILFS_GID=2")
-	startForeground(t, env, s.at, "mount", "oss://"+testBucket+"/sub/", s.at, "--uid=3")
-	info, err := os.Stat(filepath.Join(s.at, "only"))
+	env := programtest.Environ("PAILFS_CONFIG="+file, "PAILFS_ENDPOINT="+s.Endpoint, "PAILFS_UID=2", "PAILFS_GID=2")
+	programtest.StartForeground(t, env, s.At, "mount", "oss://"+programtest.TestBucket+"/sub/", s.At, "--uid=3")
+	info, err := os.Stat(filepath.Join(s.At, "only"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -744,9 +703,9 @@ func TestConfigurationPrecedenceReachesTheMount(t *testing.T) {
 	if !ok || st.Uid != 3 || st.Gid != 2 || info.Mode() != 0o600 {
 		t.Errorf("owner %d:%d and mode %s; want 3 of the flag, 2 of the environment, 0600 of the file", st.Uid, st.Gid, info.Mode())
 	}
-	o := run(t, env, "config", "--uid=3", "--json")
+	o := programtest.Run(t, env, "config", "--uid=3", "--json")
 	var settings []settingInForce
-	if err := json.Unmarshal([]byte(o.stdout), &settings); err != nil {
+	if err := json.Unmarshal([]byte(o.Stdout), &settings); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range settings {
@@ -755,26 +714,26 @@ func TestConfigurationPrecedenceReachesTheMount(t *testing.T) {
 			t.Errorf("%s comes from %q, want %q", s.Name, got, want)
 		}
 	}
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 }
 
 func TestConfigYAMLIsAConfigurationFileThatSaysTheSame(t *testing.T) {
-	first := run(t, environ(), "config", "--yaml", "--umask=007", "--cache-dir=/ssd/x: y", "--memory=1.5GiB", "--read-only")
+	first := programtest.Run(t, programtest.Environ(), "config", "--yaml", "--umask=007", "--cache-dir=/ssd/x: y", "--memory=1.5GiB", "--read-only")
 	file := filepath.Join(t.TempDir(), "pailfs.yaml")
-	if err := os.WriteFile(file, []byte(first.stdout), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(first.Stdout), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second := mustRun(t, "config", "--yaml", "--config="+file)
-	if first.stdout != second.stdout {
-		t.Errorf("first:\n%ssecond:\n%s", first.stdout, second.stdout)
+	second := programtest.MustRun(t, "config", "--yaml", "--config="+file)
+	if first.Stdout != second.Stdout {
+		t.Errorf("first:\n%ssecond:\n%s", first.Stdout, second.Stdout)
 	}
 }
 
 func TestLogFileIsReopenedAndPrivate(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	path := filepath.Join(t.TempDir(), "pailfs.log")
-	mustRun(t, s.mountArgs("--detach", "--log-file="+path, "--log-format=json")...)
+	programtest.MustRun(t, s.MountArgs("--detach", "--log-file="+path, "--log-format=json")...)
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -785,14 +744,14 @@ func TestLogFileIsReopenedAndPrivate(t *testing.T) {
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(daemonsOf(t, s.at)[0], unix.SIGHUP); err != nil {
+	if err := unix.Kill(programtest.DaemonsOf(t, s.At)[0], unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log file is there again", func() bool {
+	programtest.Eventually(t, "the log file is there again", func() bool {
 		_, err := os.Stat(path)
 		return err == nil
 	})
-	mustRun(t, "umount", s.at)
+	programtest.MustRun(t, "umount", s.At)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -809,14 +768,14 @@ func TestLogFileIsReopenedAndPrivate(t *testing.T) {
 
 func TestCrashIsWrittenToTheLogFile(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := programtest.NewScene(t)
 	path := filepath.Join(t.TempDir(), "pailfs.log")
-	mustRun(t, s.mountArgs("--detach", "--log-file="+path)...)
+	programtest.MustRun(t, s.MountArgs("--detach", "--log-file="+path)...)
 	// What the service manager's watchdog sends.
-	if err := unix.Kill(daemonsOf(t, s.at)[0], unix.SIGABRT); err != nil {
+	if err := unix.Kill(programtest.DaemonsOf(t, s.At)[0], unix.SIGABRT); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the daemon has ended", func() bool { return len(daemonsOf(t, s.at)) == 0 })
+	programtest.Eventually(t, "the daemon has ended", func() bool { return len(programtest.DaemonsOf(t, s.At)) == 0 })
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -824,16 +783,16 @@ func TestCrashIsWrittenToTheLogFile(t *testing.T) {
 	if !strings.Contains(string(text), "SIGABRT: abort") || !strings.Contains(string(text), "goroutine ") {
 		t.Errorf("the log file has no trace:\n%s", text)
 	}
-	if bytes.Contains(text, []byte(testSecret)) {
+	if bytes.Contains(text, []byte(programtest.TestSecret)) {
 		t.Error("the trace shows the secret")
 	}
 }
 
 func TestDaemonPreparesItsProcess(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	mustRun(t, s.mountArgs("--detach")...)
-	pid := daemonsOf(t, s.at)[0]
+	s := programtest.NewScene(t)
+	programtest.MustRun(t, s.MountArgs("--detach")...)
+	pid := programtest.DaemonsOf(t, s.At)[0]
 	proc := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name))
 		if err != nil {
@@ -854,62 +813,12 @@ func TestDaemonPreparesItsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	score := strings.TrimSpace(proc("oom_score_adj"))
-	if hasCapability(capEff(t, proc("status")), unix.CAP_SYS_RESOURCE) {
-		if limit.Cur != wantedFiles || score != "-500" {
+	if capabilitySets(t, pid)[0]["CapEff"]&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		if limit.Cur != machine.WantedFiles || score != "-500" {
 			t.Errorf("open files %d, OOM score %s", limit.Cur, score)
 		}
 	} else if limit.Cur != limit.Max {
 		t.Errorf("open files %d of %d", limit.Cur, limit.Max)
 	}
-	mustRun(t, "umount", s.at)
-}
-
-// capEff returns the effective capabilities in the text of /proc/PID/status.
-func capEff(t *testing.T, status string) string {
-	t.Helper()
-	for line := range strings.Lines(status) {
-		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			return strings.TrimSpace(set)
-		}
-	}
-	t.Fatal("no CapEff in /proc/PID/status")
-	return ""
-}
-
-// hold makes a process whose working directory is the path, and returns its pid
-// and the function that ends it.
-func hold(t *testing.T, path string) (pid int, release func()) {
-	t.Helper()
-	cmd := exec.Command("sh", "-c", "echo; read x")
-	cmd.Dir = path
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	release = func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	}
-	t.Cleanup(release)
-	return cmd.Process.Pid, release
-}
-
-// openUp lets every user walk to the path.
-func openUp(t *testing.T, path string) {
-	t.Helper()
-	for dir := filepath.Dir(path); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	programtest.MustRun(t, "umount", s.At)
 }

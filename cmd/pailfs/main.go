@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/detached"
 )
 
 // version is set by the linker; without it the build information is asked.
@@ -13,7 +14,7 @@ var version = ""
 
 func main() {
 	p := command.Started("pailfs", versionText())
-	link, err := linkToParent(p.Environ)
+	link, err := detached.LinkToParent(p.Environ)
 	if err != nil {
 		p.Report(err)
 		os.Exit(command.Failed)
@@ -22,7 +23,7 @@ func main() {
 		os.Exit(runMountHelper(p))
 	}
 	err = runCommand(p, link)
-	if err != nil && !link.fail(err) {
+	if err != nil && !link.Fail(err) {
 		p.Report(err)
 	}
 	os.Exit(command.Code(err))

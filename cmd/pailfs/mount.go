@@ -9,7 +9,12 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/daemonlog"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/detached"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/machine"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mounting"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/reach"
 	"github.com/pailfs/pailfs/cmd/terminal"
 )
 
@@ -19,7 +24,7 @@ type mountCmd struct {
 	MountPoint string          `arg:"" name:"mountpoint" help:"Where to mount it: an empty directory."`
 	Detach     bool            `name:"detach" short:"d" help:"Return when the mount answers and leave the daemon running."`
 	Mkdir      bool            `name:"mkdir" help:"Make the mount point if it is not there and the directory above it is."`
-	settingsFlags
+	reach.SettingsFlags
 }
 
 // Help gives examples.
@@ -38,8 +43,8 @@ Examples:
 }
 
 // Run mounts, and unless it detaches serves until the mount has ended.
-func (c *mountCmd) Run(p command.Program, parsed *kong.Context, link *parentLink) error {
-	l, err := c.load(p, parsed)
+func (c *mountCmd) Run(p command.Program, parsed *kong.Context, link *detached.Link) error {
+	l, err := c.Load(p, parsed)
 	if err != nil {
 		return err
 	}
@@ -48,7 +53,7 @@ func (c *mountCmd) Run(p command.Program, parsed *kong.Context, link *parentLink
 	}
 	if l.DropPrivileges {
 		// A detached daemon has no more than who starts it.
-		if err := dropPrivileges(); err != nil {
+		if err := machine.DropPrivileges(); err != nil {
 			return l.Refuse("drop-privileges", err)
 		}
 	}
@@ -59,13 +64,13 @@ func (c *mountCmd) Run(p command.Program, parsed *kong.Context, link *parentLink
 		}
 	}
 	if c.Detach && link == nil {
-		return detach(p, c.MountPoint)
+		return detached.Start(p, c.MountPoint)
 	}
 	at, stale, err := checkMachine(l, c.MountPoint)
 	if err != nil {
 		return err
 	}
-	log, err := openLog(&l.Config, p.Stderr, link != nil)
+	log, err := daemonlog.Open(&l.Config, p.Stderr, link != nil)
 	if err != nil {
 		return l.Refuse("log-file", fmt.Errorf("%w: choose a path in a directory that exists and can be written", err))
 	}
@@ -75,37 +80,39 @@ func (c *mountCmd) Run(p command.Program, parsed *kong.Context, link *parentLink
 
 // checkMachine refuses what cannot work on this machine. It changes nothing.
 func checkMachine(l *config.Loaded, path string) (at string, stale *mountpoint.Mount, err error) {
-	if at, stale, err = checkMountPoint(path); err != nil {
+	if at, stale, err = machine.CheckMountPoint(path); err != nil {
 		return "", nil, err
 	}
-	if err := checkFUSE(l.AllowOther); err != nil {
+	if err := machine.CheckFUSE(l.AllowOther); err != nil {
 		return "", nil, err
 	}
-	if err := checkMemory(l); err != nil {
+	if err := machine.CheckMemory(l); err != nil {
 		return "", nil, err
 	}
-	if err := checkCacheDir(l, at); err != nil {
+	if err := machine.CheckCacheDir(l, at); err != nil {
 		return "", nil, err
 	}
-	if err := refuseExposed(l); err != nil {
+	if err := reach.RefuseExposed(l); err != nil {
 		return "", nil, err
 	}
 	return at, stale, nil
 }
 
 // serve opens the daemon, tells that it is ready and runs it to its end.
-func serve(p command.Program, link *parentLink, l *config.Loaded, source config.Location, at string, stale *mountpoint.Mount, log daemonLog) error {
-	signals := newSignals(terminal.Is(p.Stderr))
-	defer signals.stop()
+func serve(p command.Program, link *detached.Link, l *config.Loaded, source config.Location, at string, stale *mountpoint.Mount, log daemonlog.Log) error {
+	signals := mounting.NewSignals(terminal.Is(p.Stderr))
+	defer signals.Stop()
 	notice := func(text string) {
-		if !link.notice(text) {
+		if !link.Notice(text) {
 			p.Notice(text)
 		}
 	}
 	// A signal during the start ends the start; one that comes too late for that is
 	// still in signals and ends what was started.
 	ctx, cancel := command.Interruptible()
-	d, err := openDaemon(ctx, l, source, at, stale, log, notice)
+	d, err := mounting.Open(ctx, mounting.Config{
+		Settings: l, Source: source, At: at, Stale: stale, Log: log, Version: p.Version, Notice: notice,
+	})
 	interrupted := ctx.Err()
 	cancel()
 	switch {
@@ -114,9 +121,9 @@ func serve(p command.Program, link *parentLink, l *config.Loaded, source config.
 	case err != nil:
 		return err
 	}
-	if log.lost {
+	if log.Lost {
 		notice("mounted, but nothing keeps the daemon's log: there is no syslog here; set --log-file")
 	}
-	link.ready()
-	return d.run(signals)
+	link.Ready()
+	return d.Run(signals)
 }

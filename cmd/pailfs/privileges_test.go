@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/machine"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 )
 
 // capabilitySets returns the sets and no_new_privs of every thread of a process, by
@@ -50,7 +52,7 @@ func secretVolume(t *testing.T) string {
 	if err := os.Mkdir(filepath.Join(dir, "..2026"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf(`{"AccessKeyId": %q, "AccessKeySecret": %q}`, testKeyID, testSecret)
+	text := fmt.Sprintf(`{"AccessKeyId": %q, "AccessKeySecret": %q}`, programtest.TestKeyID, programtest.TestSecret)
 	if err := os.WriteFile(filepath.Join(dir, "..2026", "credentials"), []byte(text), 0o400); err != nil {
 		t.Fatal(err)
 	}
@@ -77,26 +79,26 @@ func TestADaemonThatDroppedItsPrivilegesDoesItsWork(t *testing.T) {
 	}{{"", 0}, {"as the service", 1 << unix.CAP_SYS_RESOURCE}} {
 		t.Run(c.role, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
+			s := programtest.NewScene(t)
 			large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
-			s.put(t, "large", large)
-			mustRun(t, s.mountArgs("--detach", "--allow-other")...)
-			with := statusOf(t, s.at).FileSystem
-			mustRun(t, "umount", s.at)
+			s.Put(t, "large", large)
+			programtest.MustRun(t, s.MountArgs("--detach", "--allow-other")...)
+			with := programtest.StatusOf(t, s.At).FileSystem
+			programtest.MustRun(t, "umount", s.At)
 
 			// Its environment has no keys: a file has, which root may read because it is its own.
 			env := []string{"PATH=" + os.Getenv("PATH"), "PAILFS_DROP_PRIVILEGES=true"}
-			mount := append([]string{binary}, s.mountArgs("--detach", "--allow-other", "--credentials=file", "--credentials-file="+secretVolume(t))...)
-			o := outcome{}
+			mount := append([]string{programtest.Binary}, s.MountArgs("--detach", "--allow-other", "--credentials=file", "--credentials-file="+secretVolume(t))...)
+			o := programtest.Outcome{}
 			if c.role == "" {
-				o = run(t, env, mount[1:]...)
+				o = programtest.Run(t, env, mount[1:]...)
 			} else {
-				o = runAs(t, nil, append(env, "PAILFS_TEST_ROLE="+c.role), "/proc/self/exe", mount...)
+				o = programtest.RunAs(t, nil, append(env, "PAILFS_TEST_ROLE="+c.role), "/proc/self/exe", mount...)
 			}
-			if o.code != 0 {
-				t.Fatalf("exit code %d: %s", o.code, o.stderr)
+			if o.Code != 0 {
+				t.Fatalf("exit code %d: %s", o.Code, o.Stderr)
 			}
-			pid := daemonsOf(t, s.at)[0]
+			pid := programtest.DaemonsOf(t, s.At)[0]
 			for _, sets := range capabilitySets(t, pid) {
 				if sets["CapEff"] != admin || sets["CapPrm"] != admin || sets["CapInh"] != 0 || sets["CapAmb"] != 0 || sets["CapBnd"]&^c.more != admin || sets["NoNewPrivs"] != 1 {
 					t.Errorf("a thread has %x", sets)
@@ -106,39 +108,39 @@ func TestADaemonThatDroppedItsPrivilegesDoesItsWork(t *testing.T) {
 			if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil || limit.Cur != limit.Max {
 				t.Errorf("open files %d of %d, %v", limit.Cur, limit.Max, err)
 			}
-			if own := capabilitySets(t, os.Getpid())[0]; own["CapEff"]&(1<<unix.CAP_SYS_RESOURCE) != 0 && limit.Max < wantedFiles {
+			if own := capabilitySets(t, os.Getpid())[0]; own["CapEff"]&(1<<unix.CAP_SYS_RESOURCE) != 0 && limit.Max < machine.WantedFiles {
 				t.Errorf("open files %d: the limit was not raised before", limit.Max)
 			}
 
-			s.reads()
-			mustRun(t, "warm", filepath.Join(s.at, "large"))
-			if got, err := os.ReadFile(filepath.Join(s.at, "large")); err != nil || !bytes.Equal(got, large) {
+			s.Reads()
+			programtest.MustRun(t, "warm", filepath.Join(s.At, "large"))
+			if got, err := os.ReadFile(filepath.Join(s.At, "large")); err != nil || !bytes.Equal(got, large) {
 				t.Errorf("large: %d bytes, %v", len(got), err)
 			}
-			is := statusOf(t, s.at).FileSystem
+			is := programtest.StatusOf(t, s.At).FileSystem
 			if is.Passthrough != with.Passthrough || is.ReadAheadKiB != with.ReadAheadKiB {
 				t.Errorf("passthrough %+v, readahead %d; with all privileges %+v, %d", is.Passthrough, is.ReadAheadKiB, with.Passthrough, with.ReadAheadKiB)
 			}
 			if is.Passthrough.On && is.Opens.Passthrough == 0 {
 				t.Error("nothing was passed through")
 			}
-			writeFile(t, filepath.Join(s.at, "first"), "first")
-			mustRun(t, "flush", s.at)
-			s.holds(t, "first", "first")
-			if err := os.Rename(filepath.Join(s.at, "first"), filepath.Join(s.at, "moved")); err != nil {
+			programtest.WriteFile(t, filepath.Join(s.At, "first"), "first")
+			programtest.MustRun(t, "flush", s.At)
+			s.Holds(t, "first", "first")
+			if err := os.Rename(filepath.Join(s.At, "first"), filepath.Join(s.At, "moved")); err != nil {
 				t.Error(err)
 			}
-			mustRun(t, "drain", s.at)
-			writeFile(t, filepath.Join(s.at, "last"), "last")
-			_, release := hold(t, s.at)
-			if o := run(t, env, "umount", s.at); o.code != command.Failed || !strings.Contains(o.stderr, "in use") {
-				t.Errorf("umount of a mount in use: exit code %d: %s", o.code, o.stderr)
+			programtest.MustRun(t, "drain", s.At)
+			programtest.WriteFile(t, filepath.Join(s.At, "last"), "last")
+			_, release := programtest.Hold(t, s.At)
+			if o := programtest.Run(t, env, "umount", s.At); o.Code != command.Failed || !strings.Contains(o.Stderr, "in use") {
+				t.Errorf("umount of a mount in use: exit code %d: %s", o.Code, o.Stderr)
 			}
 			release()
-			mustRun(t, "umount", s.at)
-			s.holds(t, "moved", "first")
-			s.holds(t, "last", "last")
-			s.clean()
+			programtest.MustRun(t, "umount", s.At)
+			s.Holds(t, "moved", "first")
+			s.Holds(t, "last", "last")
+			s.Clean()
 		})
 	}
 }
@@ -147,26 +149,26 @@ func TestADaemonThatDroppedItsPrivilegesDoesItsWork(t *testing.T) {
 // is the process that was started.
 func TestASignalEndsADaemonThatDroppedItsPrivileges(t *testing.T) {
 	t.Parallel()
-	s := startStore(t)
-	f, at := writableMount(t, s, filepath.Join(t.TempDir(), "cache"), "--drop-privileges")
+	s := programtest.StartStore(t)
+	f, at := programtest.WritableMount(t, s, filepath.Join(t.TempDir(), "cache"), "--drop-privileges")
 	if sets := capabilitySets(t, f.Process.Pid)[0]; sets["CapEff"] != 1<<unix.CAP_SYS_ADMIN {
 		t.Errorf("the process that was started has %x", sets)
 	}
-	writeFile(t, filepath.Join(at, "checkpoint"), "weights")
+	programtest.WriteFile(t, filepath.Join(at, "checkpoint"), "weights")
 	if err := f.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := f.code(t); code != 0 || isMounted(t, at) {
+	if code := f.Code(t); code != 0 || programtest.IsMounted(t, at) {
 		t.Errorf("exit code %d", code)
 	}
-	s.holds(t, "checkpoint", "weights")
+	s.Holds(t, "checkpoint", "weights")
 }
 
 func TestUsersHaveNoPrivilegesToDrop(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	o := runAs(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, environ(), binary, s.mountArgs("--drop-privileges")...)
-	if o.code == 0 || !strings.Contains(o.stderr, "--drop-privileges: only root has privileges to drop") {
-		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	s := programtest.NewScene(t)
+	o := programtest.RunAs(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, programtest.Environ(), programtest.Binary, s.MountArgs("--drop-privileges")...)
+	if o.Code == 0 || !strings.Contains(o.Stderr, "--drop-privileges: only root has privileges to drop") {
+		t.Errorf("exit code %d: %s", o.Code, o.Stderr)
 	}
 }

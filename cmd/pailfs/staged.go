@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
@@ -60,7 +61,7 @@ func (f *stagedFlags) staging() (string, error) {
 	case !info.IsDir():
 		return "", command.Usage(fmt.Errorf("--cache-dir %s is no directory: give the one of the mount", f.CacheDir))
 	}
-	return filepath.Join(dir, stagingName), nil
+	return filepath.Join(dir, wire.StagingName), nil
 }
 
 // explain adds what can be done about a directory that was refused.
@@ -71,7 +72,7 @@ func (f *stagedFlags) explain(err error) error {
 	case errors.Is(err, writeback.ErrInUse):
 		return fmt.Errorf("%w: unmount it first; pailfs status and pailfs flush tell of a mount", err)
 	case errors.Is(err, os.ErrNotExist) && !errors.Is(err, writeback.ErrNothing):
-		return fmt.Errorf("--cache-dir %s has no directory %s: no mount that can be written has used it", f.CacheDir, stagingName)
+		return fmt.Errorf("--cache-dir %s has no directory %s: no mount that can be written has used it", f.CacheDir, wire.StagingName)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: run it as the user who mounted, or as root", err)
 	}

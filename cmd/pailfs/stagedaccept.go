@@ -1,51 +1,20 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
-
-// acceptParams are the parameters of the control method accept.
-type acceptParams struct {
-	// Path is relative to the directory on which the call is made.
-	Path string `json:"path"`
-	// Take says that what has the sum CRC64 is accepted; without it the daemon only says what
-	// there is.
-	Take  bool   `json:"take,omitempty"`
-	CRC64 string `json:"crc64,omitempty"`
-}
-
-// answerAccept is the control method accept: it reads all of a lost file from the disk, and
-// takes it back.
-func (d *daemon) answerAccept(ctx context.Context, caller control.Caller, params acceptParams) (writeback.Remains, error) {
-	path, err := caller.Path(params.Path)
-	if err != nil {
-		return writeback.Remains{}, err
-	}
-	// What is not there may have been removed, and lost before.
-	if err := d.refused(ctx, caller, path); err != nil {
-		return writeback.Remains{}, err
-	}
-	switch {
-	case d.writing == nil:
-		return writeback.Remains{}, errors.New("the mount cannot be written: nothing of it can be lost")
-	case params.Take:
-		return d.writing.space.Accept(ctx, path, params.CRC64)
-	}
-	return d.writing.space.Remains(ctx, path)
-}
 
 // stagedAcceptCmd is `pailfs staged accept`.
 type stagedAcceptCmd struct {
@@ -76,7 +45,7 @@ Examples:
 
 // Run shows what there is, asks, and accepts it.
 func (c *stagedAcceptCmd) Run(p command.Program) error {
-	at, path, err := withinMount(c.File)
+	at, path, err := ask.Within(c.File)
 	if err != nil {
 		return err
 	}
@@ -84,7 +53,7 @@ func (c *stagedAcceptCmd) Run(p command.Program) error {
 	defer stop()
 	p.Progress("reading it from the disk")
 	var shown writeback.Remains
-	if err := callDaemon(ctx, at.Path, methodAccept, acceptParams{Path: path}, &shown); err != nil {
+	if err := ask.Call(ctx, at.Path, wire.MethodAccept, wire.AcceptParams{Path: path}, &shown); err != nil {
 		return c.explain(at, err)
 	}
 	showRemains(p, shown)
@@ -92,7 +61,7 @@ func (c *stagedAcceptCmd) Run(p command.Program) error {
 		return command.Usage(errors.New("nothing was accepted: with --yes it is"))
 	}
 	var taken writeback.Remains
-	if err := callDaemon(ctx, at.Path, methodAccept, acceptParams{Path: path, Take: true, CRC64: shown.Sum}, &taken); err != nil {
+	if err := ask.Call(ctx, at.Path, wire.MethodAccept, wire.AcceptParams{Path: path, Take: true, CRC64: shown.Sum}, &taken); err != nil {
 		return c.explain(at, err)
 	}
 	if taken.Unlinked > 0 {
@@ -107,37 +76,9 @@ func (c *stagedAcceptCmd) Run(p command.Program) error {
 // explain adds where an error is from.
 func (c *stagedAcceptCmd) explain(at mountpoint.Mount, err error) error {
 	if errors.Is(err, control.ErrDaemonGone) {
-		return deadMount(at)
+		return ask.DeadMount(at)
 	}
 	return fmt.Errorf("accept %s: %w", c.File, err)
-}
-
-// withinMount returns the mount that a path is of, and the path within. Nothing need be there.
-func withinMount(name string) (mountpoint.Mount, string, error) {
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		return mountpoint.Mount{}, "", command.Usage(err)
-	}
-	rest := ""
-	for abs != "/" {
-		if _, err := os.Lstat(abs); !mountpoint.Missing(err) {
-			break
-		}
-		rest = filepath.Join(filepath.Base(abs), rest)
-		abs = filepath.Dir(abs)
-	}
-	at, m, err := findMountAbove(abs)
-	if err != nil {
-		return mountpoint.Mount{}, "", err
-	}
-	within, err := filepath.Rel(m.Path, filepath.Join(at, rest))
-	if err == nil && within == "." {
-		err = errors.New("it is the mount itself: name a file")
-	}
-	if err != nil {
-		return mountpoint.Mount{}, "", command.Usage(fmt.Errorf("%s: %w", name, err))
-	}
-	return m, within, nil
 }
 
 // showRemains says what would be accepted.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 )
 
 // writeSynced writes a file, brings it to the disk and closes it, which is one commit: the clock
@@ -47,7 +49,7 @@ func loseOnDisk(t *testing.T, cacheDir, stagedName string) {
 	body = append(body, generation, aside)
 	record := encoding.LittleEndian.AppendUint32(nil, uint32(len(body)))
 	record = encoding.LittleEndian.AppendUint32(record, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
-	f, err := os.OpenFile(filepath.Join(cacheDir, stagingName, "journal.log"), os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(filepath.Join(cacheDir, wire.StagingName, "journal.log"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,27 +60,27 @@ func loseOnDisk(t *testing.T, cacheDir, stagedName string) {
 }
 
 // lostFiles mounts where the disk has lost what two files have.
-func lostFiles(t *testing.T, content string) (s *store, at string) {
+func lostFiles(t *testing.T, content string) (s *programtest.Store, at string) {
 	t.Helper()
-	s, cacheDir := startStore(t), filepath.Join(t.TempDir(), "cache")
-	f, at := writableMount(t, s, cacheDir)
-	s.refuseUploads(t, true)
+	s, cacheDir := programtest.StartStore(t), filepath.Join(t.TempDir(), "cache")
+	f, at := programtest.WritableMount(t, s, cacheDir)
+	s.RefuseUploads(t, true)
 	for _, name := range []string{"a", "removed"} {
 		writeSynced(t, filepath.Join(at, name), content)
 	}
 	if err := f.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-f.done
-	mustRun(t, "umount", at)
+	<-f.Done
+	programtest.MustRun(t, "umount", at)
 	for _, p := range stagedIn(t, cacheDir).Pending {
 		loseOnDisk(t, cacheDir, p.File)
 	}
-	if out := mustRun(t, "staged", "ls", "--cache-dir", cacheDir).stdout; strings.Count(out, "pailfs staged accept") < 2 {
+	if out := programtest.MustRun(t, "staged", "ls", "--cache-dir", cacheDir).Stdout; strings.Count(out, "pailfs staged accept") < 2 {
 		t.Errorf("ls does not say what can be done: %s", out)
 	}
-	s.refuseUploads(t, false)
-	_, at = writableMount(t, s, cacheDir)
+	s.RefuseUploads(t, false)
+	_, at = programtest.WritableMount(t, s, cacheDir)
 	return s, at
 }
 
@@ -89,15 +91,15 @@ func TestAcceptTakesBackALostFile(t *testing.T) {
 	path := filepath.Join(at, "a")
 	lost := func(want string) {
 		t.Helper()
-		if got := strings.Join(writingStatus(t, at).Suspects, " "); got != want {
+		if got := strings.Join(programtest.WritingStatus(t, at).Suspects, " "); got != want {
 			t.Errorf("status names %q as lost, want %q", got, want)
 		}
 	}
 	refused := func(code int, why string, args ...string) {
 		t.Helper()
-		o := run(t, environ(), append([]string{"staged", "accept"}, args...)...)
-		if o.code != code || !strings.Contains(o.stderr, why) {
-			t.Errorf("accept %q: exit code %d: %s, want %d and %q", args, o.code, o.stderr, code, why)
+		o := programtest.Run(t, programtest.Environ(), append([]string{"staged", "accept"}, args...)...)
+		if o.Code != code || !strings.Contains(o.Stderr, why) {
+			t.Errorf("accept %q: exit code %d: %s, want %d and %q", args, o.Code, o.Stderr, code, why)
 		}
 	}
 	lost("a removed")
@@ -113,9 +115,9 @@ func TestAcceptTakesBackALostFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost("a removed")
-	eventually(t, "the daemon has seen that the reader is gone", func() bool {
-		o := run(t, environ(), "staged", "accept", "--yes", path)
-		return o.code == command.OK && strings.Contains(o.stdout, strconv.Itoa(len(content))+" bytes")
+	programtest.Eventually(t, "the daemon has seen that the reader is gone", func() bool {
+		o := programtest.Run(t, programtest.Environ(), "staged", "accept", "--yes", path)
+		return o.Code == command.OK && strings.Contains(o.Stdout, strconv.Itoa(len(content))+" bytes")
 	})
 	lost("removed")
 	removed := filepath.Join(at, "removed")
@@ -123,14 +125,14 @@ func TestAcceptTakesBackALostFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost("removed")
-	if o := mustRun(t, "staged", "accept", "--yes", removed); !strings.Contains(o.stdout, "no name") {
-		t.Errorf("accept of a removed file says %s", o.stdout)
+	if o := programtest.MustRun(t, "staged", "accept", "--yes", removed); !strings.Contains(o.Stdout, "no name") {
+		t.Errorf("accept of a removed file says %s", o.Stdout)
 	}
 	lost("")
-	mustRun(t, "flush", at)
-	s.holds(t, "a", content)
+	programtest.MustRun(t, "flush", at)
+	s.Holds(t, "a", content)
 	if got, err := os.ReadFile(path); string(got) != content || err != nil {
 		t.Errorf("the mount shows %d bytes, %v", len(got), err)
 	}
-	mustRun(t, "umount", at)
+	programtest.MustRun(t, "umount", at)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 )
 
 // openTerminal returns both ends of a pseudoterminal: what a user has, and what a program has.
@@ -46,10 +47,10 @@ func runAtTerminal(t *testing.T, answer string, args ...string) (shown string, c
 	if _, err := user.WriteString(answer); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), programtest.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ(), terminal, terminal, terminal
+	cmd := exec.CommandContext(ctx, programtest.Binary, args...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = programtest.Environ(), terminal, terminal, terminal
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestAcceptAsksAUserAtATerminal(t *testing.T) {
 		if code != want || strings.Contains(shown, "nothing was accepted") == c.accepted {
 			t.Errorf("%s: exit code %d, want %d: %s", c.name, code, want, shown)
 		}
-		if lost := strings.Contains(strings.Join(writingStatus(t, at).Suspects, " "), "a"); lost == c.accepted {
+		if lost := strings.Contains(strings.Join(programtest.WritingStatus(t, at).Suspects, " "), "a"); lost == c.accepted {
 			t.Errorf("%s: lost is %v", c.name, lost)
 		}
 	}
@@ -106,24 +107,24 @@ func TestAcceptAsksAUserAtATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := runWith(t, terminal, "staged", "accept", filepath.Join(at, "removed"))
-	if o.code != command.Refused || strings.Contains(o.stderr, "[y/N]") {
+	if o.Code != command.Refused || strings.Contains(o.Stderr, "[y/N]") {
 		t.Errorf("without a terminal to ask at: %+v", o)
 	}
-	mustRun(t, "staged", "accept", "--yes", filepath.Join(at, "removed"))
-	mustRun(t, "umount", at)
+	programtest.MustRun(t, "staged", "accept", "--yes", filepath.Join(at, "removed"))
+	programtest.MustRun(t, "umount", at)
 }
 
 // runWith runs the program to its end with a standard input.
-func runWith(t *testing.T, stdin *os.File, args ...string) outcome {
+func runWith(t *testing.T, stdin *os.File, args ...string) programtest.Outcome {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), programtest.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ(), stdin, &stdout, &stderr
+	cmd := exec.CommandContext(ctx, programtest.Binary, args...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = programtest.Environ(), stdin, &stdout, &stderr
 	var exit *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	return programtest.Outcome{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }

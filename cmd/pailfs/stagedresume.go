@@ -15,6 +15,8 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/reach"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
@@ -24,7 +26,7 @@ import (
 // stagedResumeCmd is `pailfs staged resume`.
 type stagedResumeCmd struct {
 	stagedFlags
-	storeFlags
+	reach.StoreFlags
 	Attrs   string          `name:"attrs" placeholder:"KIND" group:"mount" oneof:"auto,none,oss" help:"Where modes, owners and times of files are kept, as for the mount."`
 	Timeout config.Duration `name:"timeout" default:"0s" placeholder:"TIME" help:"Give up after this long; 0s waits for ever."`
 }
@@ -51,7 +53,7 @@ func (c *stagedResumeCmd) Run(p command.Program, parsed *kong.Context) (err erro
 	if err != nil {
 		return c.explain(err)
 	}
-	l, err := c.loadWith(p, parsed, func(s *config.Config) {
+	l, err := c.LoadWith(p, parsed, func(s *config.Config) {
 		s.CacheDir, s.Attrs = filepath.Dir(dir), c.Attrs
 	}, "cache-dir", "attrs")
 	if err != nil {
@@ -62,24 +64,24 @@ func (c *stagedResumeCmd) Run(p command.Program, parsed *kong.Context) (err erro
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
-	conn, err := connect(p, l)
+	conn, err := reach.Connect(p, l)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.close()) }()
-	if _, err := conn.bucket(ctx, report.Bucket, report.Prefix); err != nil {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err := conn.Bucket(ctx, report.Bucket, report.Prefix); err != nil {
 		return err
 	}
 	return c.resume(ctx, p, conn, report)
 }
 
 // resume publishes what the report tells of.
-func (c *stagedResumeCmd) resume(ctx context.Context, p command.Program, conn *connection, report writeback.Report) (err error) {
-	client, err := conn.client(report.Bucket)
+func (c *stagedResumeCmd) resume(ctx context.Context, p command.Program, conn *reach.Connection, report writeback.Report) (err error) {
+	client, err := conn.Client(report.Bucket)
 	if err != nil {
 		return err
 	}
-	tree, err := manifest.NewLive(manifest.LiveConfig{Prefix: report.Prefix}, client.As(oss.Demand), prometheus.NewRegistry(), conn.log)
+	tree, err := manifest.NewLive(manifest.LiveConfig{Prefix: report.Prefix}, client.As(oss.Demand), prometheus.NewRegistry(), conn.Log)
 	if err != nil {
 		return fmt.Errorf("open names of oss://%s/%s: %w", report.Bucket, report.Prefix, err)
 	}
@@ -90,13 +92,13 @@ func (c *stagedResumeCmd) resume(ctx context.Context, p command.Program, conn *c
 	}
 	space, err := writeback.Open(writeback.Config{
 		Dir:      report.Dir,
-		Endpoint: conn.settings.Endpoint,
+		Endpoint: conn.Settings.Endpoint,
 		Bucket:   report.Bucket,
 		Prefix:   report.Prefix,
 		Host:     host,
 		User:     fmt.Sprintf("pailfs staged resume (process %d)", os.Getpid()),
-		Attrs:    conn.settings.KeepsAttrs(),
-	}, tree, client.As(oss.Upload), withoutCache{client.As(oss.Upload)}, nil, conn.log)
+		Attrs:    conn.Settings.KeepsAttrs(),
+	}, tree, client.As(oss.Upload), withoutCache{client.As(oss.Upload)}, nil, conn.Log)
 	if err != nil {
 		return c.explain(err)
 	}
@@ -129,12 +131,12 @@ func (c *stagedResumeCmd) drain(ctx context.Context, p command.Program, space *w
 	failed := space.Drain(patient)
 	stopBar()
 	after := space.Status()
-	end := ending{Left: after.Pending, Paths: space.Pending("", listedAtEnd)}
+	end := wire.Ending{Left: after.Pending, Paths: space.Pending("", wire.ListedAtEnd)}
 	switch {
 	case end.Left > 0 && ctx.Err() != nil:
-		return fmt.Errorf("interrupted: %w", end.error())
+		return fmt.Errorf("interrupted: %w", end.Err())
 	case end.Left > 0:
-		return end.error()
+		return end.Err()
 	case len(after.Suspects) > 0:
 		return fmt.Errorf("%d changes are in the object store, but the disk lost some of %s: export what is left with pailfs staged export", before.Pending-end.Left, shownNames(after.Suspects))
 	case failed != nil:
@@ -155,7 +157,7 @@ func (c *stagedResumeCmd) drain(ctx context.Context, p command.Program, space *w
 func shownNames(paths []string) string {
 	text := ""
 	for i, path := range paths {
-		if i == listedAtEnd {
+		if i == wire.ListedAtEnd {
 			return fmt.Sprintf("%s and %d more", text, len(paths)-i)
 		}
 		if i > 0 {

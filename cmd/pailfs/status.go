@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/prefetch/control"
@@ -42,25 +44,25 @@ Examples:
 
 // Run asks the daemon and prints its answer.
 func (c *statusCmd) Run(p command.Program) error {
-	at, m, err := findMountAbove(c.MountPoint)
+	at, m, err := ask.Above(c.MountPoint)
 	if err != nil {
 		return err
 	}
-	state, err := mountpoint.Probe(m.Path, probePatience)
+	state, err := mountpoint.Probe(m.Path, mountpoint.Patience)
 	switch {
 	case err != nil:
 		return fmt.Errorf("status of %s: %w", at, err)
 	case state == mountpoint.Dead:
-		return deadMount(m)
+		return ask.DeadMount(m)
 	case state == mountpoint.Stuck:
 		return fmt.Errorf("%s: the daemon of %s does not answer: wait, or end it with pailfs umount --force %s", at, m.Source, m.Path)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
 	defer cancel()
 	var raw json.RawMessage
-	if err := callDaemon(ctx, at, methodStatus, nil, &raw); err != nil {
+	if err := ask.Call(ctx, at, wire.MethodStatus, nil, &raw); err != nil {
 		if errors.Is(err, control.ErrDaemonGone) {
-			return deadMount(m)
+			return ask.DeadMount(m)
 		}
 		return fmt.Errorf("status of %s: %w", at, err)
 	}
@@ -74,43 +76,15 @@ func (c *statusCmd) Run(p command.Program) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(document)
 	}
-	var r statusReport
+	var r wire.Status
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return fmt.Errorf("status of %s: %w", at, err)
 	}
-	return r.print(p.Stdout, time.Now())
+	return printStatus(&r, p.Stdout, time.Now())
 }
 
-// deadMount says that the daemon of m is gone, and what to do.
-func deadMount(m mountpoint.Mount) error {
-	return dead(fmt.Errorf("%s: the daemon of %s is dead: clear the mount with pailfs umount %s, or mount again, which replaces it", m.Path, m.Source, m.Path))
-}
-
-// findMountAbove returns the pailfs mount that path lies in, and the path as it
-// can be opened.
-func findMountAbove(path string) (string, mountpoint.Mount, error) {
-	at, err := mountpoint.Resolve(path)
-	if err != nil {
-		return findMount(path) // says why
-	}
-	mounts, err := mountpoint.List()
-	if err != nil {
-		return "", mountpoint.Mount{}, err
-	}
-	var best mountpoint.Mount
-	for _, m := range mounts {
-		if mountpoint.Within(m.Path, at) && len(m.Path) >= len(best.Path) {
-			best = m
-		}
-	}
-	if best.Type != mountpoint.Type {
-		return findMount(path) // says why
-	}
-	return at, best, nil
-}
-
-// print writes the report on one screen.
-func (r *statusReport) print(w io.Writer, now time.Time) error {
+// printStatus writes the report on one screen.
+func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
@@ -129,7 +103,7 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	fsys := r.FileSystem
 	fmt.Fprintln(tw, "file system")
 	line("  mode", "%s", fsys.Mode)
-	r.Manifest.show(line, r.MetadataTTL)
+	printNames(&r.Manifest, line, r.MetadataTTL)
 	line("  passthrough", "%s", feature(fsys.Passthrough.On, fsys.Passthrough.Reason))
 	line("  no-open", "%s", feature(fsys.NoOpen.On, fsys.NoOpen.Reason))
 	readahead := "readahead unknown"
@@ -154,15 +128,15 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 	}
 
 	fmt.Fprintln(tw, "cache")
-	r.printCache(line)
+	printCache(r, line)
 
-	r.printLoader(tw, line)
+	printLoader(r, tw, line)
 	if r.Writing != nil {
 		fmt.Fprintln(tw, "writing")
 		printWriting(r.Writing, now, line)
 	}
 	if r.Drain != nil {
-		r.Drain.show(line, now)
+		printDrain(r.Drain, now, line)
 	}
 
 	s := r.Store
@@ -172,7 +146,7 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 		where += ", region " + s.Region
 	}
 	line("  endpoint", "%s", where)
-	line("  credentials", "%s", s.Credentials.text(now))
+	line("  credentials", "%s", credentialsText(s.Credentials, now))
 	line("  limiter", "%d of %d requests in flight, %d waiting; %d times told to slow down", sum(s.Limiter.InFlight), s.Limiter.Limit, sum(s.Limiter.Waiting), s.Limiter.Throttled)
 	for _, o := range top(s.Requests, 5) {
 		words := []string{strconv.FormatUint(o.Count, 10), "median " + seconds(o.P50), "p99 " + seconds(o.P99)}
@@ -191,7 +165,7 @@ func (r *statusReport) print(w io.Writer, now time.Time) error {
 const mostStreams = 8
 
 // printLoader writes what loaders announced, if there are any.
-func (r *statusReport) printLoader(w io.Writer, line func(name, format string, args ...any)) {
+func printLoader(r *wire.Status, w io.Writer, line func(name, format string, args ...any)) {
 	l := r.Loader
 	if len(l.Sessions) == 0 && l.WarmJobs == 0 {
 		return
@@ -269,7 +243,7 @@ func printWriting(w *writeback.Status, now time.Time, line func(name, format str
 }
 
 // printCache writes the tiers.
-func (r *statusReport) printCache(line func(name, format string, args ...any)) {
+func printCache(r *wire.Status, line func(name, format string, args ...any)) {
 	c := r.Cache
 	reads := c.Reads
 	all := reads.Memory + reads.SSD + reads.OSS
@@ -299,6 +273,46 @@ func (r *statusReport) printCache(line func(name, format string, args ...any)) {
 	}
 }
 
+// printNames writes where names come from.
+func printNames(r *wire.Names, line func(name, format string, args ...any), metadataTTL float64) {
+	text := r.Mode + " (" + r.Reason + ")"
+	if r.Asked != r.Mode && r.File == "" {
+		text = fmt.Sprintf("%s, asked for %s (%s)", r.Mode, r.Asked, r.Reason)
+	}
+	if r.Mode == config.ManifestOff {
+		line("  names", "manifest %s; listings are believed for %s", text, seconds(metadataTTL))
+		return
+	}
+	line("  names", "manifest %s", text)
+	what := fmt.Sprintf("generation %d", r.Generation)
+	if r.File != "" {
+		what = r.File
+	}
+	line("  manifest", "%s: %d objects, %s; built %s ago", what, r.Objects, terminal.Size(r.Bytes), seconds(r.Age))
+	if f := r.Follow; f != nil && f.Failing > 0 {
+		line("  FOLLOWING", "failed %d times, last at %s: %s", f.Failing, f.LastErrorTime.Format(time.RFC3339), f.LastError)
+	}
+	if f := r.Follow; f != nil && f.Asked > 0 {
+		line("  out of date", "%d names differ from the manifest and are asked of the bucket", f.Asked)
+	}
+	if r.Damaged > 0 {
+		line("  DAMAGED", "%d times, first: %s", r.Damaged, r.Damage)
+	}
+}
+
+// printDrain writes how far draining is.
+func printDrain(r *wire.Drain, now time.Time, line func(name, format string, args ...any)) {
+	left := fmt.Sprintf("%s left", seconds(r.Deadline.Sub(now).Seconds()))
+	if !now.Before(r.Deadline) {
+		left = "the deadline has passed"
+	}
+	if r.Safe {
+		line("  DRAINING", "%s, %s: everything is in the object store", r.Reason, left)
+		return
+	}
+	line("  DRAINING", "%s, %s: %d changes, %s, are NOT in the object store", r.Reason, left, r.Unsafe, terminal.Size(r.UnsafeBytes))
+}
+
 // percent returns the share of part in whole.
 func percent(part, whole int64) string {
 	if whole == 0 {
@@ -307,8 +321,8 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// text returns the credentials for people.
-func (c credentialsReport) text(now time.Time) string {
+// credentialsText returns the credentials for people.
+func credentialsText(c wire.Credentials, now time.Time) string {
 	text := c.Kind
 	if c.AccessKeyID != "" {
 		text += ", key " + c.AccessKeyID
@@ -355,7 +369,7 @@ func seconds(s float64) string {
 }
 
 // top returns the first n figures.
-func top(f []operationFigures, n int) []operationFigures { return f[:min(n, len(f))] }
+func top(f []wire.LatencyStats, n int) []wire.LatencyStats { return f[:min(n, len(f))] }
 
 // sum adds up what belongs to the classes.
 func sum(byClass map[string]int) int {
@@ -365,12 +379,3 @@ func sum(byClass map[string]int) int {
 	}
 	return total
 }
-
-// The exit codes of this program beside those of every program. Scripts may rely on them.
-const (
-	exitDead    = 3 // the mount is there, its daemon is not
-	exitDiffers = 4 // what was compared differs
-)
-
-// dead marks err as telling of a daemon that is gone.
-func dead(err error) error { return &command.Error{Code: exitDead, Err: err} }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
@@ -38,82 +36,13 @@ Examples:
 	pailfs umount --lazy /mnt/data`
 }
 
-// umountParams are the parameters of the control method umount.
-type umountParams struct {
-	// Lazy and Force say how, as the flags do.
-	Lazy  bool `json:"lazy,omitempty"`
-	Force bool `json:"force,omitempty"`
-	// Result asks how the last attempt ended and begins none.
-	Result bool `json:"result,omitempty"`
-}
-
-// umountAnswer is the result of the control method umount. The attempt begins
-// after it, for its caller's own directory keeps the mount in use.
-type umountAnswer struct {
-	// MountPoint is where the daemon mounted. A bind mount of it has another path.
-	MountPoint string `json:"mountpoint"`
-	// PID is the daemon's process, in its own namespace, and StartTicks when it
-	// began, as /proc/PID/stat says: a caller that finds another process there is
-	// in another namespace.
-	PID        int    `json:"pid"`
-	StartTicks uint64 `json:"start_ticks"`
-	// CacheDir is where the daemon leaves word of how it ended; "" if the mount cannot
-	// be written.
-	CacheDir string `json:"cache_dir,omitempty"`
-	// Last is how the last attempt ended, absent if there was none.
-	Last *umountState `json:"last,omitempty"`
-}
-
-// umountState is how an attempt to unmount ended, if it failed.
-type umountState struct {
-	At    time.Time `json:"at"`
-	Busy  bool      `json:"busy"`
-	Error string    `json:"error,omitempty"`
-	// Users are the processes that the daemon sees using the mount.
-	Users []string `json:"users,omitempty"`
-}
-
-// answerUmount is the control method umount.
-func (d *daemon) answerUmount(ctx context.Context, c control.Caller, params umountParams) (umountAnswer, error) {
-	select {
-	case <-d.opened:
-	case <-ctx.Done():
-		return umountAnswer{}, ctx.Err()
-	}
-	if !params.Result {
-		d.log.Info("told to unmount", "uid", c.UID, "pid", c.PID, "lazy", params.Lazy, "force", params.Force)
-		d.lastUmount.Store(nil)
-		select {
-		case d.requests <- params:
-		case <-ctx.Done():
-			return umountAnswer{}, ctx.Err()
-		}
-	}
-	ticks, err := startTicks(os.Getpid())
-	if err != nil {
-		return umountAnswer{}, err
-	}
-	answer := umountAnswer{MountPoint: d.at, PID: os.Getpid(), StartTicks: ticks}
-	if d.writing != nil {
-		answer.CacheDir = d.writing.dir
-	}
-	if last := d.lastUmount.Load(); last != nil {
-		state := *last
-		if state.Busy {
-			state.Users = d.holders(int(c.PID))
-		}
-		answer.Last = &state
-	}
-	return answer, nil
-}
-
 // Run unmounts.
 func (c *umountCmd) Run(p command.Program) error {
-	at, m, err := findMount(c.MountPoint)
+	at, m, err := ask.At(c.MountPoint)
 	if err != nil {
 		return err
 	}
-	state, err := mountpoint.Probe(at, probePatience)
+	state, err := mountpoint.Probe(at, mountpoint.Patience)
 	switch {
 	case err != nil:
 		return fmt.Errorf("unmount %s: %w", at, err)
@@ -141,11 +70,11 @@ func (c *umountCmd) Run(p command.Program) error {
 	if err != nil || daemon == nil {
 		return err
 	}
-	defer daemon.close()
+	defer daemon.Close()
 	if c.Lazy {
 		return nil
 	}
-	if err := daemon.wait(p); err != nil || answer.CacheDir == "" {
+	if err := awaitEnd(p, daemon); err != nil || answer.CacheDir == "" {
 		return err
 	}
 	return c.ended(p, at, answer)
@@ -159,7 +88,7 @@ const unseenTries = 3
 
 // end tells the daemon of m, which is at at, to unmount, and returns when m is gone from there. It
 // returns no daemon to wait for if the mount is gone without one.
-func (c *umountCmd) end(at string, m mountpoint.Mount) (answer umountAnswer, daemon *process, err error) {
+func (c *umountCmd) end(at string, m mountpoint.Mount) (answer wire.UmountAnswer, daemon *ask.Process, err error) {
 	answer, err = c.ask(at)
 	switch {
 	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
@@ -172,27 +101,27 @@ func (c *umountCmd) end(at string, m mountpoint.Mount) (answer umountAnswer, dae
 		// A bind mount: it can go without the mount that it shows.
 		return answer, nil, mountpoint.Unmount(at, c.Lazy || c.Force)
 	}
-	if daemon, err = watchProcess(answer.PID, answer.StartTicks); err != nil {
+	if daemon, err = ask.Watch(answer.PID, answer.StartTicks); err != nil {
 		return answer, nil, err
 	}
 	if err := awaitUnmount(at, m, daemon); err != nil {
-		daemon.close()
+		daemon.Close()
 		return answer, nil, err
 	}
 	return answer, daemon, nil
 }
 
 // ended says what the daemon, which has ended, could not publish.
-func (c *umountCmd) ended(p command.Program, at string, answer umountAnswer) error {
-	end, err := readEnding(answer.CacheDir, answer.PID)
+func (c *umountCmd) ended(p command.Program, at string, answer wire.UmountAnswer) error {
+	end, err := wire.ReadEnding(answer.CacheDir, answer.PID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("unmounted %s, but whether everything is in the object store cannot be known: %w", at, err)
 	case end.Left > 0 && c.Force:
-		p.Notice(command.OneLine(end.error()))
+		p.Notice(command.OneLine(end.Err()))
 		return nil
 	case end.Left > 0:
-		return fmt.Errorf("unmounted %s: %w", at, end.error())
+		return fmt.Errorf("unmounted %s: %w", at, end.Err())
 	}
 	return nil
 }
@@ -218,37 +147,16 @@ func drainMount(p command.Program, at string, patience time.Duration) error {
 }
 
 // ask asks the daemon of the mount at path to unmount it, if it mounted there.
-func (c *umountCmd) ask(at string) (answer umountAnswer, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
+func (c *umountCmd) ask(at string) (answer wire.UmountAnswer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
 	defer cancel()
-	err = withDaemon(ctx, at, func(daemon *control.Client) error {
-		if err := daemon.Call(ctx, methodUmount, umountParams{Result: true}, &answer); err != nil || answer.MountPoint != at {
+	err = ask.With(ctx, at, func(daemon *control.Client) error {
+		if err := daemon.Call(ctx, wire.MethodUmount, wire.UmountParams{Result: true}, &answer); err != nil || answer.MountPoint != at {
 			return err
 		}
-		return daemon.Call(ctx, methodUmount, umountParams{Lazy: c.Lazy, Force: c.Force}, &answer)
+		return daemon.Call(ctx, wire.MethodUmount, wire.UmountParams{Lazy: c.Lazy, Force: c.Force}, &answer)
 	})
 	return answer, err
-}
-
-// findMount returns the pailfs mount at path.
-func findMount(path string) (string, mountpoint.Mount, error) {
-	at, err := mountpoint.Resolve(path)
-	if err != nil {
-		if mountpoint.Missing(err) {
-			return "", mountpoint.Mount{}, fmt.Errorf("%s does not exist: give the directory where a bucket is mounted", path)
-		}
-		return "", mountpoint.Mount{}, fmt.Errorf("%s: %w", path, err)
-	}
-	m, mounted, err := mountpoint.At(at)
-	switch {
-	case err != nil:
-		return "", m, err
-	case !mounted:
-		return "", m, fmt.Errorf("nothing is mounted at %s", at)
-	case m.Type != mountpoint.Type:
-		return "", m, fmt.Errorf("%s is a mount of type %s, not of pailfs", at, m.Type)
-	}
-	return at, m, nil
 }
 
 // abort ends a mount whose daemon cannot be asked.
@@ -259,16 +167,15 @@ func abort(m mountpoint.Mount) error {
 	return mountpoint.Unmount(m.Path, true)
 }
 
-// How long the daemon tries to unmount for a caller of umount, and how long the
-// caller waits for the outcome.
+// umountPoll is how often a caller looks whether the mount is gone, and awaitPatience how long it
+// waits for that.
 const (
-	umountPatience = 2 * time.Second
-	umountPoll     = 20 * time.Millisecond
-	awaitPatience  = umountPatience + 3*time.Second
+	umountPoll    = 20 * time.Millisecond
+	awaitPatience = wire.UmountPatience + 3*time.Second
 )
 
 // awaitUnmount returns when m is no longer mounted at at, or says why it still is.
-func awaitUnmount(at string, m mountpoint.Mount, daemon *process) error {
+func awaitUnmount(at string, m mountpoint.Mount, daemon *ask.Process) error {
 	for deadline := time.Now().Add(awaitPatience); time.Now().Before(deadline); time.Sleep(umountPoll) {
 		now, mounted, err := mountpoint.At(at)
 		if err != nil {
@@ -277,15 +184,15 @@ func awaitUnmount(at string, m mountpoint.Mount, daemon *process) error {
 		if !mounted || now.Dev() != m.Dev() {
 			return nil
 		}
-		if daemon.ended() {
+		if daemon.Ended() {
 			// It unmounted in its own namespace; what is left in ours is dead.
 			return mountpoint.Unmount(at, true)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
 	defer cancel()
-	var answer umountAnswer
-	if err := callDaemon(ctx, at, methodUmount, umountParams{Result: true}, &answer); err != nil {
+	var answer wire.UmountAnswer
+	if err := ask.Call(ctx, at, wire.MethodUmount, wire.UmountParams{Result: true}, &answer); err != nil {
 		return fmt.Errorf("unmount %s: %w", at, err)
 	}
 	switch {
@@ -306,78 +213,19 @@ func awaitUnmount(at string, m mountpoint.Mount, daemon *process) error {
 	return fmt.Errorf("unmount %s: in use by %s: stop them, or use --lazy", at, strings.Join(users, ", "))
 }
 
-// process is a process that is watched until it ends.
-type process struct {
-	// fd is -1 if the process cannot be seen from here.
-	fd int
-}
-
-// watchProcess watches the process pid if it began at the given time.
-func watchProcess(pid int, ticks uint64) (*process, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return &process{fd: -1}, nil // it has ended, or is in another namespace
-	}
-	now, err := startTicks(pid)
-	if err != nil || now != ticks {
-		return &process{fd: -1}, unix.Close(fd)
-	}
-	return &process{fd: fd}, nil
-}
-
-// ended reports whether the process is known to have ended.
-func (p *process) ended() bool { return p.fd >= 0 && p.poll(0) }
-
-// poll waits for the end at most the given time and reports whether it came.
-func (p *process) poll(patience time.Duration) bool {
-	fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, int(patience.Milliseconds()))
-	return err == nil && n > 0
-}
-
 // endPatience is how long a daemon may take to close its cache.
 const endPatience = time.Minute
 
-// wait returns when the process has ended.
-func (p *process) wait(from command.Program) error {
-	if p.fd < 0 {
+// awaitEnd returns when the daemon has ended, if it can be seen from here.
+func awaitEnd(p command.Program, daemon *ask.Process) error {
+	if !daemon.Seen() || daemon.Poll(time.Second) {
 		return nil
 	}
-	if p.poll(time.Second) {
-		return nil
-	}
-	from.Progress("unmounted; waiting for the daemon to close its cache")
+	p.Progress("unmounted; waiting for the daemon to close its cache")
 	for deadline := time.Now().Add(endPatience); time.Now().Before(deadline); {
-		if p.poll(time.Second) {
+		if daemon.Poll(time.Second) {
 			return nil
 		}
 	}
 	return fmt.Errorf("unmounted, but the daemon has not ended within %s", endPatience)
-}
-
-func (p *process) close() {
-	if p.fd >= 0 {
-		_ = unix.Close(p.fd) // only watched
-	}
-}
-
-// startTicks returns when the process began, in the kernel's ticks since it
-// started itself: with the pid it names a process for ever.
-func startTicks(pid int) (uint64, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, fmt.Errorf("read start of process: %w", err)
-	}
-	// The second field, the name in brackets, may hold anything; the start is the
-	// twenty-second.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	const start = 22 - 3
-	if len(fields) <= start {
-		return 0, fmt.Errorf("read start of process %d: too few fields", pid)
-	}
-	ticks, err := strconv.ParseUint(fields[start], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read start of process %d: %w", pid, err)
-	}
-	return ticks, nil
 }

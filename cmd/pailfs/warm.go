@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch"
@@ -47,7 +47,7 @@ Examples:
 
 // Run warms the paths.
 func (c *warmCmd) Run(p command.Program) error {
-	at, paths, err := inOneMount(c.Paths)
+	at, paths, err := ask.Together(c.Paths)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (c *warmCmd) Run(p command.Program) error {
 	defer stop()
 	client, err := control.Dial(at)
 	if err != nil {
-		return daemonError(at, err)
+		return ask.Error(at, err)
 	}
 	if c.Check {
 		err = errors.Join(warmCheck(ctx, p, client, paths, c.JSON), client.Close())
@@ -74,56 +74,7 @@ func (c *warmCmd) Run(p command.Program) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted; run it again to go on")
 	}
-	return daemonError(at, err)
-}
-
-// daemonError gives an error that tells of a dead daemon its exit code.
-func daemonError(at string, err error) error {
-	if errors.Is(err, control.ErrDaemonGone) {
-		return dead(fmt.Errorf("%s: %w", at, err))
-	}
-	return err
-}
-
-// inOneMount returns the mount that the paths lie in, and the paths relative to
-// it. They need not exist: the daemon says which do not.
-func inOneMount(paths []string) (at string, relative []string, err error) {
-	for _, path := range paths {
-		full, m, err := mountOf(path)
-		if err != nil {
-			return "", nil, err
-		}
-		if at != "" && m.Path != at {
-			return "", nil, command.Usage(fmt.Errorf("%s and %s are in different mounts: run one command for each", paths[0], path))
-		}
-		at = m.Path
-		rel, err := filepath.Rel(at, full)
-		if err != nil {
-			return "", nil, fmt.Errorf("path %q: %w", path, err)
-		}
-		if rel == "." {
-			rel = ""
-		}
-		relative = append(relative, rel)
-	}
-	return at, relative, nil
-}
-
-// mountOf returns the mount that path lies in, and the path without links in its
-// directories.
-func mountOf(path string) (string, mountpoint.Mount, error) {
-	full, err := filepath.Abs(path)
-	if err != nil {
-		return "", mountpoint.Mount{}, err
-	}
-	if at, m, err := findMountAbove(full); err == nil {
-		return at, m, nil
-	}
-	dir, m, err := findMountAbove(filepath.Dir(full))
-	if err != nil {
-		return "", mountpoint.Mount{}, err
-	}
-	return filepath.Join(dir, filepath.Base(full)), m, nil
+	return ask.Error(at, err)
 }
 
 // readList returns the paths that a file lists, below base.
@@ -188,7 +139,7 @@ func (w *warming) run(ctx context.Context, paths []string, each bool) error {
 	}
 	w.job = opened.Job
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), probePatience)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), mountpoint.Patience)
 		defer cancel()
 		// The daemon gives up a job that nobody asks after.
 		_ = w.client.Call(closing, "warm.close", control.WarmCloseParams{Job: w.job}, nil)
@@ -294,7 +245,7 @@ Examples:
 
 // Run evicts the paths.
 func (c *evictCmd) Run(p command.Program) error {
-	at, paths, err := inOneMount(c.Paths)
+	at, paths, err := ask.Together(c.Paths)
 	if err != nil {
 		return err
 	}
@@ -302,10 +253,10 @@ func (c *evictCmd) Run(p command.Program) error {
 	defer stop()
 	client, err := control.Dial(at)
 	if err != nil {
-		return daemonError(at, err)
+		return ask.Error(at, err)
 	}
 	err = errors.Join(c.evict(ctx, p.Stdout, client, paths), client.Close())
-	return daemonError(at, err)
+	return ask.Error(at, err)
 }
 
 func (c *evictCmd) evict(ctx context.Context, w io.Writer, client *control.Client, paths []string) error {

@@ -12,6 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Patience is how long a mount may take to answer a statfs. The daemon answers it from memory; only
+// a stopped one takes longer.
+const Patience = 5 * time.Second
+
 // State says whether a mount answers.
 type State int
 

@@ -1,0 +1,9 @@
+package manifests
+
+import (
+	"testing"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
+)
+
+func TestMain(m *testing.M) { programtest.Main(m, nil) }
