@@ -252,6 +252,9 @@ func (t *ssdTier) written(j writeJob, err error) {
 	}
 	o.mu.Lock()
 	o.mu.disk.writing--
+	if errors.Is(err, errDiskFull) {
+		o.mu.around.refused = true
+	}
 	idle := o.idleFile()
 	gone := o.unholdLocked(e, heldWriting)
 	if j.fetch != nil {

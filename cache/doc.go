@@ -12,8 +12,9 @@
 // the Go heap (extent.go, buffers.go). A read finds its blocks in an extent, in an
 // extent that is on its way (flight.go), in the object's file on SSD
 // (diskread.go), or starts a flight for what is missing (read.go) and, if it
-// belongs to a stream, for what will be (readahead.go). It waits until its own
-// bytes have arrived, not for the rest of the request.
+// belongs to a stream, for what will be (readahead.go). Reads at random places that
+// lie close together bring in more and more around them (around.go). A read waits until
+// its own bytes have arrived, not for the rest of the request.
 //
 // What has arrived goes three ways, in the same buffer: to those who wait; to the
 // memory tier, where ristretto decides what stays (memory.go); and to the SSD
@@ -33,5 +34,5 @@
 // rename, so that whoever has it open in the kernel sees one file throughout.
 //
 // The package keeps no dirty data and no names, and its content may vanish at any
-// time. FORMAT.md describes what lies on disk.
+// time. FORMAT.md describes what lies on disk, DESIGN.md why things are as they are.
 package cache

@@ -22,6 +22,8 @@ const (
 	forAhead
 	// forFetch: somebody wants it on SSD.
 	forFetch
+	// forAround: others were read beside it.
+	forAround
 
 	purposes
 )
@@ -212,7 +214,7 @@ func (f *flight) fetch(ctx context.Context) (oss.RangeResult, error) {
 		return oss.RangeResult{}, fmt.Errorf("find memory for %q: %w", o.oss.Key, err)
 	}
 	reader := c.demand
-	if f.purpose == forFetch || f.purpose == forAhead && !f.near {
+	if f.purpose == forFetch || f.purpose == forAround || f.purpose == forAhead && !f.near {
 		reader = c.prefetch
 	}
 	c.metrics.flights.Add(1)
@@ -274,6 +276,10 @@ func (f *flight) acquire(ctx context.Context, b *budget, cost int64) error {
 // the best moment to compute their checksums.
 func (f *flight) arrive(n int) {
 	arrived := int64(n)
+	if f.purpose == forAround && f.announced == 0 {
+		o := f.extent.object
+		o.mu.around.link.begin(o.cache.now())
+	}
 	f.announced = arrived
 	if !f.withhold && arrived < f.length {
 		f.publish(arrived)
@@ -317,6 +323,9 @@ func (f *flight) settle(ctx context.Context, said oss.RangeResult, err error) {
 		if err == nil {
 			next = o.extend(f.stream)
 		}
+	}
+	if f.purpose == forAround {
+		next = f.arrivedAround(err)
 	}
 	if f.job != nil {
 		f.job.fail(err)
@@ -371,7 +380,7 @@ func (f *flight) holds() hold {
 		holds = heldWriting
 	}
 	switch {
-	case f.purpose == forFetch && holds != 0:
+	case (f.purpose == forFetch || f.purpose == forAround) && holds != 0:
 	case e.holds&heldAhead != 0 && e.consumed < o.geometry.length(e.span) && o.mu.handles > 0:
 		holds |= heldAhead
 	case e.holds&heldAhead != 0 && holds != 0 && !o.small():

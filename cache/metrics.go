@@ -69,7 +69,7 @@ func (m *metrics) register(reg prometheus.Registerer, c *Cache) error {
 		counter("reads_total", "Pieces of reads by the tier that they were answered from; oss means that the reader waited for it.", labels, &m.reads[t], 1)
 		counter("read_bytes_total", "Bytes returned to readers by the tier that they came from.", labels, &m.readBytes[t], 1)
 	}
-	for p, name := range [purposes]string{"demand", "readahead", "fetch"} {
+	for p, name := range [purposes]string{"demand", "readahead", "fetch", "around"} {
 		counter("fetched_bytes_total", "Bytes fetched from the object store by purpose.", prometheus.Labels{"purpose": name}, &m.fetchedBytes[p], 1)
 	}
 	counter("evicted_objects_total", "Objects evicted from SSD.", nil, &m.evicted, 1)

@@ -22,7 +22,9 @@ type object struct {
 	id       identity
 	geometry geometry
 
-	refs     atomic.Int64
+	refs atomic.Int64
+	// waited is for how long reads have waited for flights, in nanoseconds.
+	waited   atomic.Int64
 	lastRead atomic.Int64 // nanoseconds on the cache's clock
 	// never says that it is not to be kept.
 	never bool
@@ -47,7 +49,8 @@ type object struct {
 
 		streams []*stream
 		// ahead is how many extents are heldAhead.
-		ahead int
+		ahead  int
+		around around
 
 		disk diskState
 

@@ -36,7 +36,11 @@ func (o *object) plan(off, n int64, observe bool) (flights []*flight) {
 		flights = append(flights, missing...)
 	}
 	if observe && !o.small() {
-		flights = append(flights, o.extend(o.observe(off, n, stalled))...)
+		s := o.observe(off, n, stalled)
+		if len(flights) > 0 {
+			flights = append(flights, o.missed(s, off)...)
+		}
+		flights = append(flights, o.extend(s)...)
 	}
 	return flights
 }
@@ -208,12 +212,20 @@ func (o *object) readAt(ctx context.Context, p []byte, off int64, observe bool) 
 	return nil
 }
 
+// wait returns when what a flight brings is at the place, and counts how long that took.
+func (o *object) wait(ctx context.Context, at place) error {
+	begin := o.cache.now()
+	err := at.flight.wait(ctx, at.need)
+	o.waited.Add(int64(o.cache.now() - begin))
+	return err
+}
+
 // take copies what is at the place into p.
 func (o *object) take(ctx context.Context, at place, p []byte, off int64) error {
 	switch {
 	case at.extent != nil:
 		if at.flight != nil {
-			if err := at.flight.wait(ctx, at.need); err != nil {
+			if err := o.wait(ctx, at); err != nil {
 				return err
 			}
 			at.arrived()

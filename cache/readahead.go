@@ -48,6 +48,7 @@ type stream struct {
 	low, high int64 // the envelope of what was read
 	read      int64 // how much of it was, about
 	grew      int   // how many reads made it larger
+	missed    int   // how many of its reads around has counted
 	used      uint64
 
 	// started says that the stream was seen to begin where the object does.
@@ -242,12 +243,16 @@ func (o *object) endStreams() (idle []*flight) {
 		o.setWindow(s, 0)
 	}
 	o.mu.streams = nil
+	o.mu.around.next = o.mu.around.end
+	if o.mu.ahead == 0 && o.mu.around.flights == 0 {
+		return nil
+	}
 	for _, seg := range o.mu.segments {
-		if seg == nil || o.mu.ahead == 0 {
+		if seg == nil {
 			continue
 		}
 		for _, e := range seg.extents {
-			if e.flight != nil && e.flight.purpose == forAhead {
+			if e.flight != nil && (e.flight.purpose == forAhead || e.flight.purpose == forAround) {
 				idle = append(idle, e.flight)
 			}
 		}

@@ -77,11 +77,13 @@ type ReadStats struct {
 	OSSBytes    int64 `json:"oss_bytes"`
 }
 
-// FetchStats counts bytes by what they were fetched for.
+// FetchStats counts bytes by what they were fetched for. Around are those that nobody asked
+// for, beside reads at random places.
 type FetchStats struct {
 	DemandBytes    int64 `json:"demand_bytes"`
 	ReadaheadBytes int64 `json:"readahead_bytes"`
 	FetchBytes     int64 `json:"fetch_bytes"`
+	AroundBytes    int64 `json:"around_bytes"`
 	// InFlight is the number of requests in flight.
 	InFlight int64 `json:"in_flight"`
 }
@@ -106,6 +108,7 @@ func (c *Cache) Stats() Stats {
 			DemandBytes:    m.fetchedBytes[forDemand].Load(),
 			ReadaheadBytes: m.fetchedBytes[forAhead].Load(),
 			FetchBytes:     m.fetchedBytes[forFetch].Load(),
+			AroundBytes:    m.fetchedBytes[forAround].Load(),
 			InFlight:       m.flights.Load(),
 		},
 		Corrupted: m.corrupted.Load(),

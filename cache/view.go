@@ -67,7 +67,7 @@ func (o *object) view(ctx context.Context, off, n int64) (*View, error) {
 		case at.flight == nil:
 			return o.copied(ctx, off, n)
 		}
-		err = at.flight.wait(ctx, at.need)
+		err = o.wait(ctx, at)
 		if err == nil && at.n == n {
 			// It was all there is to wait for: no need to look again.
 			v := new(View)
