@@ -13,9 +13,9 @@ type observation struct {
 	throttled bool
 	// answered says that the server answered at all.
 	answered bool
-	// firstByte is the time from sending a ranged GET to its first byte; 0 for
-	// other requests, whose time depends on what they carry.
-	firstByte time.Duration
+	// firstByte is the time from sending a ranged GET to its first byte, head that of a
+	// HEAD to its answer; 0 for other requests, whose time depends on what they carry.
+	firstByte, head time.Duration
 }
 
 // congestion turns observations into a limit of requests in flight and, while
@@ -24,9 +24,10 @@ type observation struct {
 // It judges by windows. Throttled answers cut both limits in proportion to their
 // share, half of it, so that one refusal in a hundred costs half a percent and a
 // wall of refusals halves the load within each window. Without them the in-flight
-// limit follows the first-byte latency: while the window's median stays below
-// twice what is normal (and a little, for tiny latencies), the limit grows if it
-// was needed; above that it shrinks. The rate grows by a tenth a second and is
+// limit follows the latency of ranged GETs and of HEADs, each kind by itself: while
+// the window's medians stay below twice what is normal (and a little, for tiny
+// latencies), the limit grows if it was needed; if one is above that, it shrinks.
+// The rate grows by a tenth a second and is
 // given up when it has not been binding for a while.
 //
 // What is normal is learned from windows that look normal, and from those in
@@ -39,10 +40,11 @@ type observation struct {
 type congestion struct {
 	minLimit, maxLimit float64
 	limit              float64
-	// baseline is the normal median latency in seconds; 0 until known.
-	baseline float64
-	window   congestionWindow
-	pace     pace
+	// baseline is the normal median latency of GETs in seconds, headBaseline that of
+	// HEADs; 0 until known.
+	baseline, headBaseline float64
+	window                 congestionWindow
+	pace                   pace
 
 	throttledTotal uint64
 }
@@ -54,8 +56,9 @@ type congestionWindow struct {
 	throttled int
 	started   int
 	// peak is the largest number in flight.
-	peak      int
-	firstByte []float64
+	peak int
+	// firstByte are the latencies of GETs, heads those of HEADs.
+	firstByte, heads []float64
 }
 
 // pace is a token bucket that is only there while the server throttles.
@@ -120,6 +123,9 @@ func (c *congestion) observe(now time.Time, o observation) {
 	if o.firstByte > 0 && !o.throttled && len(w.firstByte) < maxSamples {
 		w.firstByte = append(w.firstByte, o.firstByte.Seconds())
 	}
+	if o.head > 0 && !o.throttled && len(w.heads) < maxSamples {
+		w.heads = append(w.heads, o.head.Seconds())
+	}
 	length := now.Sub(w.began)
 	if length < windowLength || (w.answered < windowAnswers && length < windowLengthIdle) {
 		return
@@ -138,34 +144,41 @@ func (c *congestion) close(now time.Time, seconds float64) {
 		c.followLatency()
 		c.pace.grow(now, seconds)
 	}
-	samples := w.firstByte[:0]
-	*w = congestionWindow{began: now, firstByte: samples}
+	*w = congestionWindow{began: now, firstByte: w.firstByte[:0], heads: w.heads[:0]}
 }
 
-// followLatency moves the limit by the window's median first-byte time.
+// followLatency moves the limit by the window's median latencies.
 func (c *congestion) followLatency() {
 	w := &c.window
-	if len(w.firstByte) == 0 {
+	if len(w.firstByte)+len(w.heads) == 0 {
 		return
 	}
-	slices.Sort(w.firstByte)
-	median := w.firstByte[len(w.firstByte)/2]
 	pressed := float64(w.peak) >= 0.8*math.Floor(c.limit)
+	worst := max(c.compare(w.firstByte, &c.baseline, pressed), c.compare(w.heads, &c.headBaseline, pressed))
 	switch {
-	case c.baseline == 0:
-		c.baseline = median
-	case median < latencyNormal*c.baseline || !pressed || c.limit <= c.minLimit:
-		c.baseline += (median - c.baseline) * latencyDrift
+	case !pressed:
+	case worst > 1:
+		c.limit = max(c.minLimit, c.limit*max(steepestDecrease, 1/worst))
+	default:
+		c.limit = min(c.maxLimit, c.limit+max(1, math.Sqrt(c.limit)/2))
 	}
-	if !pressed {
-		return
+}
+
+// compare returns the median of samples of one kind by what is tolerated of it, 0 if there
+// are none, and learns what is normal of it.
+func (c *congestion) compare(samples []float64, baseline *float64, pressed bool) float64 {
+	if len(samples) == 0 {
+		return 0
 	}
-	tolerated := latencyTolerance*c.baseline + latencySlack
-	if median > tolerated {
-		c.limit = max(c.minLimit, c.limit*max(steepestDecrease, tolerated/median))
-		return
+	slices.Sort(samples)
+	median := samples[len(samples)/2]
+	switch {
+	case *baseline == 0:
+		*baseline = median
+	case median < latencyNormal**baseline || !pressed || c.limit <= c.minLimit:
+		*baseline += (median - *baseline) * latencyDrift
 	}
-	c.limit = min(c.maxLimit, c.limit+max(1, math.Sqrt(c.limit)/2))
+	return median / (latencyTolerance**baseline + latencySlack)
 }
 
 // take uses up the right to start one request now, if there is one.

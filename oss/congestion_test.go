@@ -2,8 +2,10 @@ package oss
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,8 @@ type service struct {
 	latency func(inFlight int) time.Duration
 	// perSecond is the rate above which requests are refused; 0 means none.
 	perSecond float64
+	// heads says that requests are HEADs, not GETs.
+	heads bool
 
 	mu       sync.Mutex
 	inFlight int
@@ -51,6 +55,9 @@ func (s *service) serve() observation {
 	s.inFlight--
 	s.mu.Unlock()
 	s.served.Add(1)
+	if s.heads {
+		return observation{answered: true, head: took}
+	}
 	return observation{answered: true, firstByte: took}
 }
 
@@ -92,6 +99,29 @@ func TestLimitGrowsWhileAnswersStayPrompt(t *testing.T) {
 		s.press(t, l, 150, 10*time.Second)
 		if got := l.Stats(); got.Limit != 128 || got.Rate != 0 || got.Throttled != 0 {
 			t.Fatalf("after 10 s of prompt answers: %+v, want the limit at its maximum", got)
+		}
+	})
+}
+
+// A walk that asks for attributes alone is as welcome as reading, and no less careful.
+func TestHeadsMoveTheLimitAsReadsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := NewLimiter(LimiterConfig{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads := &service{latency: steady(100 * time.Millisecond)}
+		reads.press(t, l, 10, 2*time.Second)
+		heads := &service{latency: steady(10 * time.Millisecond), heads: true}
+		heads.press(t, l, 600, 20*time.Second)
+		if got := l.Stats().Limit; got != 512 {
+			t.Errorf("after 20 s of prompt answers the limit is %d, want its maximum", got)
+		}
+		// Forty at a time are served at once; beyond that they queue.
+		heads.latency = func(n int) time.Duration { return 10 * time.Millisecond * time.Duration(max(n, 40)) / 40 }
+		heads.press(t, l, 600, 30*time.Second)
+		if got := l.Stats().Limit; got < 16 || got > 160 {
+			t.Errorf("limit settled at %d; 40 fill the service", got)
 		}
 	})
 }
@@ -296,4 +326,25 @@ func TestBackoffIsRandomUpToItsCeiling(t *testing.T) {
 			t.Fatalf("backoff %d never exceeded %v in 200 draws up to %v", n, most, ceiling)
 		}
 	}
+}
+
+// The client tells the limiter how long its HEADs take.
+func TestHeadsAreObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+			time.Sleep(10 * time.Millisecond)
+			w.WriteHeader(http.StatusNotFound)
+		})
+		for range 4 * windowAnswers {
+			if _, err := b.client.As(Demand).Head(t.Context(), "absent"); !errors.Is(err, ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
+		l := b.client.limiter
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if got := l.mu.congestion.headBaseline; got < 0.009 || got > 0.02 {
+			t.Errorf("normal for a HEAD of 10 ms is %v s", got)
+		}
+	})
 }

@@ -82,6 +82,9 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	k := c.cfg.Credentials.get()
 	resp, header, err := v.send(a, r, req)
 	o = observe(a, err, header)
+	if req.op == opHead && o.answered {
+		o.head = time.Since(a.began)
+	}
 	if err == nil {
 		c.access.observe(r.key, nil)
 		c.metrics.requests[req.op][outcomeOK].Inc()
