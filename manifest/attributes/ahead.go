@@ -5,8 +5,9 @@ import (
 )
 
 const (
-	// parallel is how many requests ahead are in flight.
-	parallel = 32
+	// parallel is how many requests ahead there are at once. How many of them are in flight
+	// is for the limiter to say, which knows how the store bears them.
+	parallel = 256
 	// leastWindow and mostWindow are how many names are asked ahead.
 	leastWindow, mostWindow = 16, 512
 	// mostRuns is how many directories are watched.
@@ -81,8 +82,8 @@ func (t *Tree) askAhead(dir string, r *run, cursor string, n int) {
 		case <-t.root.Done():
 			return
 		}
-		f, mine, err := t.join(e.Object)
-		if err != nil || !mine {
+		f, own, err := t.join(e.Object)
+		if err != nil || own == nil {
 			<-t.slots
 			if err != nil {
 				return
@@ -92,7 +93,7 @@ func (t *Tree) askAhead(dir string, r *run, cursor string, n int) {
 		obj := e.Object
 		go func() {
 			defer t.running.Done()
-			t.fly(f, obj, t.later)
+			t.fly(own, f, obj, t.later)
 			<-t.slots
 		}()
 	}

@@ -11,7 +11,9 @@ import (
 
 // flight is one request, which any number of lookups may wait for.
 type flight struct {
-	done chan struct{}
+	// promote makes a request that nobody waited for as urgent as others.
+	promote func()
+	done    chan struct{}
 	// attr and err are set before done is closed.
 	attr *manifest.Attr
 	err  error
@@ -23,15 +25,17 @@ type flight struct {
 // ask returns what the metadata of e says. [oss.ErrChanged] means that the key holds
 // another version by now, or none.
 func (t *Tree) ask(ctx context.Context, e *manifest.Entry) (*manifest.Attr, error) {
-	f, mine, err := t.join(e.Object)
+	f, own, err := t.join(e.Object)
 	if err != nil {
 		return nil, err
 	}
-	if mine {
+	if own != nil {
 		go func() {
 			defer t.running.Done()
-			t.fly(f, e.Object, t.now)
+			t.fly(own, f, e.Object, t.now)
 		}()
+	} else {
+		f.promote()
 	}
 	select {
 	case <-f.done:
@@ -44,25 +48,26 @@ func (t *Tree) ask(ctx context.Context, e *manifest.Entry) (*manifest.Attr, erro
 	return f.attr, f.err
 }
 
-// join returns the flight for obj. If it is mine, the caller has to fly it, and to
-// count it out of t.running afterwards.
-func (t *Tree) join(obj oss.Object) (f *flight, mine bool, err error) {
+// join returns the flight for obj. If there is a context, the caller has to fly it under
+// that, and to count it out of t.running afterwards.
+func (t *Tree) join(obj oss.Object) (f *flight, own context.Context, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f := t.mu.flights[obj]; f != nil {
-		return f, false, nil
+		return f, nil, nil
 	}
 	if t.mu.closed {
-		return nil, false, fs.ErrClosed
+		return nil, nil, fs.ErrClosed
 	}
 	f = &flight{done: make(chan struct{})}
+	own, f.promote = oss.WithPromotion(t.root)
 	t.mu.flights[obj] = f
 	t.running.Add(1)
-	return f, true, nil
+	return f, own, nil
 }
 
 // fly makes the request and remembers what it told.
-func (t *Tree) fly(f *flight, obj oss.Object, from oss.Stater) {
+func (t *Tree) fly(ctx context.Context, f *flight, obj oss.Object, from oss.Stater) {
 	defer func() {
 		t.mu.Lock()
 		if t.mu.flights[obj] == f {
@@ -77,7 +82,7 @@ func (t *Tree) fly(f *flight, obj oss.Object, from oss.Stater) {
 		return
 	}
 	t.asked.Inc()
-	info, err := from.Head(t.root, obj.Key)
+	info, err := from.Head(ctx, obj.Key)
 	switch {
 	case errors.Is(err, oss.ErrNotFound) && directory:
 		err = nil
