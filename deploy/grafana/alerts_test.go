@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,7 +103,7 @@ func TestAlertsFireAndEnd(t *testing.T) {
 	e := newEmulator(t, objects)
 	credentials := filepath.Join(t.TempDir(), "keys.json")
 	keys(t, credentials, e.AccessKeyID, e.AccessKeySecret, 12*time.Hour)
-	m := newMount(t, e, t.TempDir(), "--credentials=file", "--credentials-file="+credentials, "--staging-size=8MiB",
+	m := newMount(t, e, t.TempDir(), "--credentials=file", "--credentials-file="+credentials, "--staging-size=64MiB",
 		"--metadata-ttl=1s", "--negative-ttl=0s", "--passthrough=off")
 	disk, failDisk := smallDisk(t)
 	other := newMount(t, e, filepath.Join(disk, "cache"), "--metadata-ttl=1s")
@@ -126,16 +127,23 @@ func TestAlertsFireAndEnd(t *testing.T) {
 		}
 	}
 	error403 := ossemu.Fault{Kind: ossemu.FaultError, Code: "AccessDenied"}
-	slow := ossemu.Fault{Kind: ossemu.FaultError, Code: "InternalError", KeyPrefix: "slow/"}
+	var noUpload []ossemu.Fault
+	for _, operation := range []string{"PutObject", "InitiateMultipartUpload", "UploadPart"} {
+		noUpload = append(noUpload, ossemu.Fault{Kind: ossemu.FaultError, Code: "InternalError", KeyPrefix: "slow/", Operation: operation})
+	}
 	denied := error403
 	denied.KeyPrefix = "denied/"
+	var written sync.WaitGroup
+	var writeErr error
 	repeat := func(do func(i int)) func() bool {
 		i := 0
 		return func() bool { i++; do(i); return false }
 	}
 
-	made := 0
-	for _, alert := range []struct {
+	for _, at := range []*mount{m, other} {
+		eventually(t, "a mount that Prometheus knows", func() bool { return p.numbers(fmt.Sprintf("pailfs_build_info{instance=%q}", at.address)) > 0 })
+	}
+	alerts := []struct {
 		name string
 		at   *mount // nil for the agent
 		// begin makes it happen; again, if there is one, is called until the alert fires.
@@ -146,8 +154,17 @@ func TestAlertsFireAndEnd(t *testing.T) {
 		{"PailfsMountDown", other, other.kill, nil, other.start},
 		{"PailfsMountNotReady", nil, other.kill, nil, other.start},
 		{"PailfsUploadsFailing", m, func() { write(m, "denied/x", 10); faults(denied); write(m, "denied/y", 10) }, nil, func() { faults() }},
-		{"PailfsNotDurableForLong", m, func() { faults(slow); write(m, "slow/x", 10) }, nil, func() { faults() }},
-		{"PailfsStagingNearlyFull", m, func() { faults(slow); write(m, "slow/large", 7600<<10) }, nil, func() { faults() }},
+		{"PailfsNotDurableForLong", m, func() { faults(noUpload...); write(m, "slow/x", 10) }, nil, func() { faults() }},
+		{"PailfsStagingNearlyFull", m, func() {
+			faults(noUpload...)
+			// It waits where the limit is reached.
+			written.Go(func() { writeErr = os.WriteFile(m.path("slow/large"), make([]byte, 58<<20), 0o644) })
+		}, nil, func() {
+			faults()
+			if written.Wait(); writeErr != nil {
+				t.Error(writeErr)
+			}
+		}},
 		{"PailfsConflict", m, func() {}, repeat(func(i int) {
 			name := fmt.Sprintf("both/%d", i)
 			faults(ossemu.Fault{Kind: ossemu.FaultError, Code: "InternalError", KeyPrefix: "both/", Operation: "PutObject"})
@@ -183,34 +200,36 @@ func TestAlertsFireAndEnd(t *testing.T) {
 			other.flags = append(other.flags, "--cache-dir="+t.TempDir())
 			other.start()
 		}},
-	} {
-		made++
+	}
+	for _, alert := range alerts {
 		instance := strings.TrimPrefix(a.server.URL, "http://")
 		if alert.at != nil {
 			instance = alert.at.address
 		}
 		fires := func() bool { return slices.Contains(p.firing(alert.name), instance) }
-		eventually(t, "an end of "+alert.name+" before it begins", func() bool { return !fires() })
-		alert.begin()
-		eventually(t, alert.name+" that fires", func() bool {
-			if fires() {
-				return true
-			}
-			if alert.again != nil {
-				alert.again()
-			}
-			return false
+		t.Run(alert.name, func(t *testing.T) {
+			eventually(t, "its end before it begins", func() bool { return !fires() })
+			alert.begin()
+			eventually(t, "that it fires", func() bool {
+				if fires() {
+					return true
+				}
+				if alert.again != nil {
+					alert.again()
+				}
+				return false
+			})
+			alert.end()
+			eventually(t, "that it ends", func() bool { return !fires() })
 		})
-		alert.end()
-		eventually(t, alert.name+" that ends", func() bool { return !fires() })
-		t.Logf("%s fired and ended", alert.name)
 	}
+	rules := 0
 	for _, r := range readRules(t) {
 		if r.Alert != "" {
-			made--
+			rules++
 		}
 	}
-	if made != 0 {
-		t.Errorf("%d alerts more were made to fire than %s has", made, rulesFile)
+	if rules != len(alerts) {
+		t.Errorf("%d alerts were made to fire, and %s has %d", len(alerts), rulesFile, rules)
 	}
 }

@@ -1,3 +1,4 @@
+// Package grafana holds dashboards and rules; only tests are here.
 package grafana
 
 import (

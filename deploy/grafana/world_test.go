@@ -245,14 +245,14 @@ type prom struct {
 func newProm(t *testing.T, rules string, targets ...string) *prom {
 	t.Helper()
 	dir := t.TempDir()
-	config := "global: {scrape_interval: 300ms, scrape_timeout: 300ms, evaluation_interval: 300ms}\n"
+	config := "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\n"
 	if rules != "" {
 		if err := os.WriteFile(filepath.Join(dir, rulesFile), []byte(rules), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		config += "rule_files: [" + rulesFile + "]\n"
 	}
-	config += fmt.Sprintf("scrape_configs: [{job_name: pailfs, scrape_timeout: 300ms, static_configs: [{targets: [%q]}]}]\n", strings.Join(targets, `", "`))
+	config += fmt.Sprintf("scrape_configs: [{job_name: pailfs, static_configs: [{targets: [%q]}]}]\n", strings.Join(targets, `", "`))
 	config = strings.ReplaceAll(config, `\"`, `"`)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
