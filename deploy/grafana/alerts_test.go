@@ -173,8 +173,10 @@ func TestAlertsFireAndEnd(t *testing.T) {
 			faults()
 		}), func() {}},
 		{"PailfsAccessRefused", m, func() { faults(error403) }, nil, func() { faults() }},
-		{"PailfsCredentialsExpiring", m, func() { keys(t, credentials, e.AccessKeyID, e.AccessKeySecret, 5*time.Minute) }, nil,
-			func() { keys(t, credentials, e.AccessKeyID, e.AccessKeySecret, 12*time.Hour) }},
+		{
+			"PailfsCredentialsExpiring", m, func() { keys(t, credentials, e.AccessKeyID, e.AccessKeySecret, 5*time.Minute) }, nil,
+			func() { keys(t, credentials, e.AccessKeyID, e.AccessKeySecret, 12*time.Hour) },
+		},
 		{"PailfsThrottled", m, func() { faults(ossemu.Fault{Kind: ossemu.FaultError, Code: "QpsLimitExceeded", Every: 2}) }, nil, func() { faults() }},
 		{"PailfsStoreErrors", m, func() { faults(ossemu.Fault{Kind: ossemu.FaultError, Code: "InternalError", Every: 3}) }, nil, func() { faults() }},
 		{"PailfsReadsFail", m, func() {}, repeat(func(i int) {
