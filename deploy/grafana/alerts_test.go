@@ -38,7 +38,7 @@ func quick(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := window.ReplaceAllString(held.ReplaceAllString(string(text), ""), "[8s]")
+	rules := window.ReplaceAllString(held.ReplaceAllString(string(text), ""), "[5s]")
 	for _, long := range [][2]string{{"oldest_seconds > 1800", "oldest_seconds > 3"}, {"timestamp_seconds > 60", "timestamp_seconds > 5"}} {
 		if !strings.Contains(rules, long[0]) {
 			t.Fatalf("%s has no %q any more", rulesFile, long[0])
@@ -99,6 +99,7 @@ func smallDisk(t *testing.T) (dir string, fail func()) {
 // TestAlertsFireAndEnd makes what each alert tells of happen to real mounts and an agent, and
 // ends it.
 func TestAlertsFireAndEnd(t *testing.T) {
+	t.Parallel()
 	const objects = 3000
 	e := newEmulator(t, objects)
 	credentials := filepath.Join(t.TempDir(), "keys.json")

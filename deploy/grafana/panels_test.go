@@ -44,6 +44,7 @@ func work(m *mount, objects int) (stop func()) {
 // TestEveryPanelShowsANumber asks a Prometheus that asks a mount under load, and an agent, every
 // query of every dashboard, as Grafana would.
 func TestEveryPanelShowsANumber(t *testing.T) {
+	t.Parallel()
 	const objects = 2000
 	e := newEmulator(t, objects)
 	m := newMount(t, e, t.TempDir(), "--metadata-ttl=1s", "--negative-ttl=0s")
