@@ -215,6 +215,7 @@ func (f *filesystem) decideStaged(st *fileState, staged *os.File, write bool) er
 	if f.passthrough.on && (write || f.passthrough.wants(info.Size)) {
 		if id, ok := f.passthrough.register(staged, f.log); ok {
 			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, info.Ino
+			st.mu.held = heldPages{} // the kernel drops them
 		}
 	}
 	return nil

@@ -219,6 +219,9 @@ func (f *filesystem) bringIn(ctx context.Context, version oss.Object) error {
 	}
 	buf := make([]byte, largestRead())
 	for off := int64(0); off < version.Size && ctx.Err() == nil; off += int64(len(buf)) {
+		if _, ok := h.WholeFile(); !ok {
+			return nil // a writer has it, and nobody else may hold it open
+		}
 		if total, free := f.pages.memory(); free < total/bringFree+version.Size-off {
 			return nil
 		}

@@ -96,7 +96,7 @@ func (l *Live) launch(d *directory, start string, ahead bool) (*flight, error) {
 	if ahead {
 		from = l.cfg.Ahead
 	}
-	if d.scout != nil {
+	if ahead && d.scout != nil {
 		d.scout.asked++
 	}
 	token := d.tokenAt(start, f.sent.Add(-l.cfg.TTL))

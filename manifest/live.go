@@ -278,6 +278,9 @@ func (l *Live) askMore(ctx context.Context, v *view, p position, limit int) (lis
 		}
 		d := v.d
 		d.readers++
+		if d.scout != nil && !f.ahead && f.waiters == 1 {
+			d.scout.asked++ // it is new, and this reader's
+		}
 		if start != "" {
 			l.scout(d, start)
 		}

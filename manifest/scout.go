@@ -31,7 +31,8 @@ const (
 type scout struct {
 	// out is how many of a round's requests are not back.
 	out int
-	// asked is how many requests were made for the directory since scouting began.
+	// began is when scouting began, asked how many requests it and readers have made since.
+	began time.Time
 	asked int
 	// guessed says that there was a first guess.
 	guessed bool
@@ -41,8 +42,11 @@ type scout struct {
 
 // scout asks for pages ahead of a reader who waits for the item from. l.mu must be held.
 func (l *Live) scout(d *directory, from string) {
+	if d.scout != nil && d.scout.out == 0 && time.Since(d.scout.began) >= l.cfg.TTL {
+		d.scout = nil // what it paid for has expired
+	}
 	if d.scout == nil {
-		d.scout = &scout{asked: int(math.Ceil(d.pages())) + len(d.flights)}
+		d.scout = &scout{began: time.Now(), asked: int(math.Ceil(d.pages())) + len(d.flights)}
 		// What is under way already belongs to the first round.
 		for _, f := range d.flights {
 			if f.ahead && f.scout == nil {
@@ -211,7 +215,7 @@ func (c *chart) round(s *scout, n int) []string {
 	if s.guessed {
 		r.most = min(n, max(freePages, int(paidPages*r.sure))-s.asked)
 	}
-	for i := c.edge; i < len(c.fresh) && len(r.starts) < r.most; i++ {
+	for i := c.edge; i < len(c.fresh) && !r.full(); i++ {
 		switch {
 		case c.fresh[i].toEnd:
 			return r.starts
@@ -269,9 +273,12 @@ type round struct {
 	begun bool
 }
 
+// full reports whether the round has as many places as it may. A gap may have room for any number.
+func (r *round) full() bool { return len(r.starts) >= r.most }
+
 // add asks at start, which is between lo and the run next, or open.
 func (r *round) add(start, lo string, next *run) {
-	if len(r.starts) == r.most || start < lo || (next != nil && start >= next.lo) {
+	if r.full() || start < lo || (next != nil && start >= next.lo) {
 		return
 	}
 	at := r.ruler.measure(start)
@@ -294,7 +301,7 @@ func (r *round) between(lo string, next *run, page float64) {
 	r.sure += pages
 	r.add(lo, lo, next)
 	n := int(math.Ceil(pages*r.page/r.step - 0.05))
-	for i := 1; i < n; i++ {
+	for i := 1; i < n && !r.full(); i++ {
 		r.add(r.place(begin+(end-begin)*float64(i)/float64(n)), lo, next)
 	}
 }
@@ -317,7 +324,7 @@ func (r *round) open(lo string, next *run) {
 	// One page on, then as far on as it was from the start, then two pages on.
 	far := max(countedGuess, int(r.sure))
 	guesses := int(max(paidGuesses, 1.1*r.page/r.step)*r.sure) - r.scout.asked - len(r.starts)
-	for i := 1; i <= guesses && i < steps; i++ {
+	for i := 1; i <= guesses && i < steps && !r.full(); i++ {
 		at := i
 		if i == guesses && i > 1 && far > i && far < steps {
 			at = far

@@ -168,6 +168,60 @@ func TestAThousandPagesTakeATenthOfTheRoundTrips(t *testing.T) {
 	}
 }
 
+// What an old listing and lookups since have cost is not held against a new one.
+func TestAListingIsAsQuickAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newListedBucket(spread(20_000, 1)["counting"])
+		b.pageKeys, b.latency = 100, time.Second
+		l := newTestLive(t, LiveConfig{TTL: 10 * time.Minute}, b)
+		defer l.Close()
+		var first time.Duration
+		for pass := range 6 {
+			began := time.Now()
+			if got := len(readAll(t, l, "", 1024)); got != 20_000 {
+				t.Fatalf("%d names", got)
+			}
+			switch took := time.Since(began); {
+			case pass == 0:
+				first = took
+			case took > 2*first:
+				t.Errorf("pass %d took %v, the first one %v", pass, took, first)
+			}
+			time.Sleep(time.Hour)
+			for i := range 300 { // each asks for a page
+				if _, _, err := l.Lookup(t.Context(), "", fmt.Sprintf("%06d.jpg", i*66)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// A gap between names that count may have room for any number of pages.
+func TestAGapWithRoomForAnythingCostsNothing(t *testing.T) {
+	items := make([]string, 200)
+	for i := range items {
+		items[i] = fmt.Sprintf("%019d.jpg", 1e6*i)
+	}
+	ruler := newRuler(items)
+	page := ruler.measure(items[100]) - ruler.measure(items[0])
+	d := &directory{pageItems: 100, flights: map[string]*flight{}}
+	r := &round{chart: &chart{d: d, ruler: ruler, page: page, step: page}, scout: &scout{guessed: true}, most: 8}
+	gap := &run{lo: fmt.Sprintf("%019d.jpg", int64(9e17))}
+	allocated := testing.AllocsPerRun(1, func() {
+		r.starts, r.begun = nil, false
+		r.between(items[199], gap, page)
+		r.open(items[199], gap)
+	})
+	if len(r.starts) == 0 || len(r.starts) > r.most {
+		t.Errorf("%d places, want %d at most", len(r.starts), r.most)
+	}
+	if allocated > 10_000 {
+		t.Errorf("%v allocations for %d places", allocated, r.most)
+	}
+}
+
 func TestNoListingTakesTwiceTheRequests(t *testing.T) {
 	for seed := range int64(2) {
 		for _, n := range []int{80, 101, 150, 300, 500, 1000, 3000} {

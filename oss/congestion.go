@@ -154,7 +154,17 @@ func (c *congestion) followLatency() {
 		return
 	}
 	pressed := float64(w.peak) >= 0.8*math.Floor(c.limit)
-	worst := max(c.compare(w.firstByte, &c.baseline, pressed), c.compare(w.heads, &c.headBaseline, pressed))
+	worst := 0.0
+	for _, kind := range []struct {
+		samples  []float64
+		baseline *float64
+	}{{w.firstByte, &c.baseline}, {w.heads, &c.headBaseline}} {
+		// A late one among many of the other kind says nothing.
+		verdict := c.compare(kind.samples, kind.baseline, pressed)
+		if n := len(kind.samples); n >= windowAnswers/2 || 2*n >= len(w.firstByte)+len(w.heads) {
+			worst = max(worst, verdict)
+		}
+	}
 	switch {
 	case !pressed:
 	case worst > 1:

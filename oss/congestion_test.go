@@ -126,6 +126,38 @@ func TestHeadsMoveTheLimitAsReadsDo(t *testing.T) {
 	})
 }
 
+// Now and then a HEAD is late. Among reads that are prompt that says nothing.
+func TestALateHeadAmongPromptReadsSaysNothing(t *testing.T) {
+	now := time.Now()
+	c := newCongestion(LimiterConfig{Min: 16, Max: 256, Initial: 64}, now)
+	observe := func(o observation) {
+		o.answered = true
+		for range int(c.limit) {
+			c.started(int(c.limit))
+		}
+		c.observe(now, o)
+	}
+	for range 200 {
+		for range 39 {
+			observe(observation{firstByte: 20 * time.Millisecond})
+		}
+		observe(observation{head: 20 * time.Millisecond})
+		now = now.Add(windowLength)
+		observe(observation{firstByte: 20 * time.Millisecond})
+	}
+	for range 20 {
+		for range 39 {
+			observe(observation{firstByte: 20 * time.Millisecond})
+		}
+		observe(observation{head: 500 * time.Millisecond})
+		now = now.Add(windowLength)
+		observe(observation{firstByte: 20 * time.Millisecond})
+	}
+	if got := c.inFlightLimit(); got != 256 {
+		t.Errorf("the limit is %d, want its maximum", got)
+	}
+}
+
 func TestLimitStaysWhileItDoesNotPress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := NewLimiter(LimiterConfig{}, nil)

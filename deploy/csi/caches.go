@@ -172,19 +172,34 @@ func (n *node) recover(ctx context.Context, v *volume, id, at string) error {
 				return err
 			}
 		}
-		if err := d.settle(); err != nil {
+		if err := n.settle(ctx, id, d); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle follows the end of a volume on this node: the cache of one that ends with its pod goes, another stays for a while.
-func (d daemon) settle() error {
+// settle follows the end of a volume on this node: the cache of one that ends with its pod goes, unless something remains
+// there for people; another stays for a while.
+func (n *node) settle(ctx context.Context, id string, d daemon) error {
 	if !d.Inline {
 		return used(d.CacheDir)
 	}
+	due, remains, err := n.inspect(ctx, d)
+	if err != nil {
+		return err
+	}
+	if due || remains {
+		n.keeps(id, d)
+		return used(d.CacheDir)
+	}
 	return removeCache(d.CacheDir)
+}
+
+// keeps says that a cache stays, and why.
+func (n *node) keeps(id string, d daemon) {
+	n.log.Warn("what was written to a volume is not all in the object store, and no pod of this node uses the volume: stage it here once more, or take it by pailfs staged",
+		"volume", id, "source", d.Source, "cache_dir", d.CacheDir)
 }
 
 // removeCache removes a cache, and its note before what a kill may leave of it.
@@ -258,13 +273,12 @@ func (n *node) sweepCache(ctx context.Context, v *volume, c cacheNote, unused bo
 	if !unused {
 		return nil
 	}
-	left, err := n.left(ctx, c.Daemon)
+	due, remains, err := n.inspect(ctx, c.Daemon)
 	if err != nil {
 		return err
 	}
-	if left {
-		n.log.Warn("what was written to a volume is not all in the object store, and no pod of this node uses the volume: stage it here once more, or take it by pailfs staged",
-			"volume", c.Volume, "source", c.Daemon.Source, "cache_dir", c.Daemon.CacheDir)
+	if due || remains {
+		n.keeps(c.Volume, c.Daemon)
 		return nil
 	}
 	n.log.Info("the cache of a volume is removed that was not used for a week", "volume", c.Volume, "cache_dir", c.Daemon.CacheDir)

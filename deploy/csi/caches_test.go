@@ -176,9 +176,24 @@ func TestCachesThatNobodyUsesGoAfterAWeek(t *testing.T) {
 	w.must(used.stage())
 	kept.writeAndKeep("checkpoint")
 	w.must(kept.unpublish("a"))
+	// What a loss of power took a part of is there for people; a mount that is only read has no staging directory.
+	damaged, frozen := w.static("damaged"), w.static("frozen")
+	for _, v := range []*volumeOf{damaged, frozen} {
+		w.must(v.stage())
+		w.must(v.unstage())
+	}
+	cacheOf := func(id string) string {
+		notes, err := n.notes(id)
+		if w.must(err); len(notes) != 1 {
+			t.Fatalf("%d caches of %s", len(notes), id)
+		}
+		return notes[0].Daemon.CacheDir
+	}
+	w.must(os.WriteFile(filepath.Join(cacheOf("damaged"), stagingName, "journal.rest-1"), []byte("rest"), 0o600))
+	w.must(os.RemoveAll(filepath.Join(cacheOf("frozen"), stagingName)))
 	w.killDaemons()
 	w.must(os.RemoveAll(filepath.Join(w.path("run"), digest(kept.id)))) // as after a restart of the node
-	all := []string{"kept", "unused", "used"}
+	all := []string{"damaged", "frozen", "kept", "unused", "used"}
 	n.sweep(t.Context(), time.Now().Add(unusedFor-time.Hour))
 	if got := caches(); !slices.Equal(got, all) {
 		t.Errorf("before a week is over: %v", got)
@@ -186,12 +201,12 @@ func TestCachesThatNobodyUsesGoAfterAWeek(t *testing.T) {
 	w.must(os.Mkdir(w.path("cache", "half"+goneSuffix), 0o700))
 	for range 2 {
 		n.sweep(t.Context(), time.Now().Add(unusedFor+time.Minute))
-		if got, want := caches(), []string{"kept", "used"}; !slices.Equal(got, want) {
+		if got, want := caches(), []string{"damaged", "kept", "used"}; !slices.Equal(got, want) {
 			t.Errorf("when a week is over: %v, want %v", got, want)
 		}
 	}
 	names, err := filepath.Glob(w.path("cache", "*"))
-	if w.must(err); len(names) != 4 {
+	if w.must(err); len(names) != 6 {
 		t.Errorf("left are %v", names)
 	}
 	if _, err := os.Stat(filepath.Join(w.path("run"), digest(unused.id))); !errors.Is(err, fs.ErrNotExist) {

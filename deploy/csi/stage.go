@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -110,7 +111,7 @@ func (n *node) unstage(ctx context.Context, v *volume, id, at string) error {
 		return nil // it is staged elsewhere
 	default:
 		if err = n.drain(ctx, v, d); err == nil {
-			err = d.settle()
+			err = n.settle(ctx, id, d)
 		}
 	}
 	if err != nil {
@@ -177,25 +178,41 @@ func (n *node) umount(ctx context.Context, v *volume, at string) error {
 	return err
 }
 
-// left reports whether a daemon that has ended left something that is not in the object store.
+// stagingName is where a mount that is written keeps what is not in the object store, below its cache directory.
+const stagingName = "staging"
+
+// left reports whether a daemon that has ended left something that is not in the object store and that another one would
+// upload.
 func (n *node) left(ctx context.Context, d daemon) (bool, error) {
+	due, _, err := n.inspect(ctx, d)
+	return due, err
+}
+
+// inspect reports whether a daemon that has ended left something that is due to be uploaded, and something that only
+// people can judge: what a loss of power or damage took a part of.
+func (n *node) inspect(ctx context.Context, d daemon) (due, remains bool, err error) {
 	if d.CacheDir == "" {
-		return false, nil
+		return false, false, nil
 	}
-	if _, err := os.Stat(d.CacheDir); errors.Is(err, os.ErrNotExist) {
-		return false, nil
+	// A mount that is only read has no such directory.
+	if _, err := os.Stat(filepath.Join(d.CacheDir, stagingName)); errors.Is(err, os.ErrNotExist) {
+		return false, false, nil
 	} else if err != nil {
-		return false, err
+		return false, false, err
 	}
 	out, err := n.pailfs.run(ctx, nil, "staged", "ls", "--json", flag("cache-dir", d.CacheDir))
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	var staged struct {
-		Pending []json.RawMessage `json:"pending"`
+		Pending    []json.RawMessage `json:"pending"`
+		Suspects   []json.RawMessage `json:"suspects"`
+		Unfinished []json.RawMessage `json:"unfinished"`
+		TornBytes  int64             `json:"torn_bytes"`
+		SetAside   []string          `json:"set_aside"`
 	}
 	if err := json.Unmarshal(out, &staged); err != nil {
-		return false, fmt.Errorf("read what is staged in %s: %w", d.CacheDir, err)
+		return false, false, fmt.Errorf("read what is staged in %s: %w", d.CacheDir, err)
 	}
-	return len(staged.Pending) > 0, nil
+	return len(staged.Pending) > 0, len(staged.Suspects)+len(staged.Unfinished)+len(staged.SetAside) > 0 || staged.TornBytes > 0, nil
 }

@@ -180,9 +180,8 @@ func (r *renamedRecord) apply(st *state) {
 	st.mend(f)
 	if source := f.source(); source != "" && source != key {
 		// The copy comes from elsewhere: it must not be deleted before.
-		if k := st.Keys[source]; k != nil && k.Pending != 0 && st.Ops[k.Pending].Kind == opDelete {
-			op := *st.Ops[k.Pending]
-			st.after = append(st.after, func() { st.wantGone(op.Key, op.Dir, op.Name, r.Time) })
+		if op := st.removal(source); op != nil {
+			st.putOff(*op, r.Time)
 		}
 	}
 }

@@ -21,12 +21,25 @@ func (r *putOffRecord) walk(c *coder) {
 }
 
 func (r *putOffRecord) apply(st *state) {
-	op := st.removal(r.Key)
-	if op == nil {
-		return
+	if op := st.removal(r.Key); op != nil {
+		st.putOff(*op, r.Time)
 	}
-	gone := *op
-	st.after = append(st.after, func() { st.wantGone(gone.Key, gone.Dir, gone.Name, r.Time) })
+}
+
+// putOff has a removal wanted anew, after all else that the record brings, unless another file gets
+// the name by the same record: then nothing is to be removed.
+func (st *state) putOff(gone operation, at int64) {
+	st.after = append(st.after, func() {
+		if now := st.removal(gone.Key); now != nil && now.ID == gone.ID {
+			st.wantGone(gone.Key, gone.Dir, gone.Name, at)
+			return
+		}
+		// Journals are there whose numbers of operations count one here.
+		k := st.Keys[gone.Key]
+		if known := k.Flight == 0 && len(k.Maybe) == 0 && st.keptAt[gone.Key] == 0; k.present() || !known {
+			st.NextOp++
+		}
+	})
 }
 
 // removal returns the removal of a key that has not begun, nil if there is none.

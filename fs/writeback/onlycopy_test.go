@@ -286,3 +286,31 @@ func TestNoFileLosesItsOnlyCopy(t *testing.T) {
 		}
 	}
 }
+
+// TestADirectoryThatTakesAPlaceKeepsWhatIsPutThere: a file gets the name of an object in the same
+// record that puts off the removal of that object.
+func TestADirectoryThatTakesAPlaceKeepsWhatIsPutThere(t *testing.T) {
+	for _, adopts := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			k := newKeeper(t, 1, adopts)
+			k.make("d/b", "first")
+			k.drain()
+			time.Sleep(time.Hour)
+			k.moveTo("d/b", "g/a")
+			k.make("g/b", "second")
+			if err := k.space.Rmdir(t.Context(), "", "d"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.space.Rename(t.Context(), "", "g", "", "d", 0); err != nil {
+				t.Fatal(err)
+			}
+			k.checkJournal()
+			k.crash(false)
+			k.world.drain()
+			if got := k.inBucket(); got["p/d/b"] != "second" || got["p/d/a"] != "first" {
+				t.Errorf("the bucket has %q (adopts %v)", got, adopts)
+			}
+			k.stop()
+		})
+	}
+}
