@@ -60,6 +60,14 @@ func nodeOf(t testing.TB, s *site, o oss.Object) *inode {
 	return nil
 }
 
+// heldOf returns what the mount's page cache has of an inode.
+func heldOf(n *inode) heldPages {
+	st := n.opened()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.mu.held
+}
+
 func wantOpens(t *testing.T, s *site, cached, passthrough int64) {
 	t.Helper()
 	if got := s.mount.Status().Opens; got != (Opens{Cached: cached, Passthrough: passthrough}) {
@@ -148,10 +156,10 @@ func TestFileThatIsReadAgainAndAgainIsBroughtIn(t *testing.T) {
 	untilUndisturbed(t, func(t *testing.T, _ *pages) string {
 		var p fakePages
 		s, o := readOnce(t, &p)
-		held := &nodeOf(t, s, o).opened().mu.held
+		n := nodeOf(t, s, o)
 		for i := range bringAfter + 1 {
-			if held.brought != (i >= bringAfter) {
-				return fmt.Sprintf("after %d readings from memory: brought in %v", i, held.brought)
+			if brought := heldOf(n).brought; brought != (i >= bringAfter) {
+				return fmt.Sprintf("after %d readings from memory: brought in %v", i, brought)
 			}
 			readAndClose(t, s, o)
 		}
