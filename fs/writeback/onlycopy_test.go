@@ -239,7 +239,9 @@ func TestNoFileLosesItsOnlyCopy(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 30))
 			k := newKeeper(t, seed, rng.IntN(2) == 0)
+			k.store.Lock()
 			k.store.faults = []float64{0, 0.1, 0.4}[rng.IntN(3)]
+			k.store.Unlock()
 			paths := []string{"a", "b", "d/a", "d/b", "d/c", "e/a", "e/b", "e/c"}
 			denied := ""
 			for i := range 40 {
