@@ -61,6 +61,9 @@ type CredentialsConfig struct {
 	OIDCProviderARN string
 	OIDCTokenFile   string
 	STSEndpoint     string
+	// RefuseTokens refuses keys with the token of a session, at the start and at every
+	// renewal, with [ErrTokenExposed]. It is for endpoints that are [Exposed].
+	RefuseTokens bool
 }
 
 // String names the kind only, so that a configuration can be logged.
@@ -117,8 +120,10 @@ type CredentialSource struct {
 	kind     CredentialKind
 	log      *slog.Logger
 	provider provider
-	current  atomic.Pointer[keys]
-	lastErr  atomic.Pointer[error]
+	// refuseTokens: no keys with a token are ever in force.
+	refuseTokens bool
+	current      atomic.Pointer[keys]
+	lastErr      atomic.Pointer[error]
 
 	reading chan struct{} // holds a token while provider is called
 	nudge   chan struct{} // asks the goroutine to renew now
@@ -150,11 +155,11 @@ func OpenCredentials(cfg CredentialsConfig, log *slog.Logger) (*CredentialSource
 	if p == nil {
 		return &CredentialSource{kind: kind, log: log}, nil
 	}
-	s, err := openSourceOf(kind, p, log)
+	s, err := openSourceOf(kind, p, cfg.RefuseTokens, log)
 	switch {
 	case err == nil:
 		return s, nil
-	case cfg.kind() == CredentialsAuto && kind == CredentialsChain:
+	case cfg.kind() == CredentialsAuto && kind == CredentialsChain && !errors.Is(err, ErrTokenExposed):
 		return nil, fmt.Errorf("open credentials: none found: set %s and %s, or write ~/.alibabacloud/credentials, or choose a kind (default chain: %w)",
 			envAccessKeyID, envAccessKeySecret, err)
 	default:
@@ -163,8 +168,8 @@ func OpenCredentials(cfg CredentialsConfig, log *slog.Logger) (*CredentialSource
 }
 
 // openSourceOf reads p for the first time and keeps its keys fresh.
-func openSourceOf(kind CredentialKind, p provider, log *slog.Logger) (*CredentialSource, error) {
-	s := &CredentialSource{kind: kind, log: log, provider: p, reading: make(chan struct{}, 1)}
+func openSourceOf(kind CredentialKind, p provider, refuseTokens bool, log *slog.Logger) (*CredentialSource, error) {
+	s := &CredentialSource{kind: kind, log: log, provider: p, refuseTokens: refuseTokens, reading: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := s.renew(ctx, false); err != nil {
 		cancel()
@@ -294,13 +299,6 @@ func (s *CredentialSource) Status() CredentialStatus {
 	return st
 }
 
-// Temporary reports whether the keys in force are those of a session, which carries a
-// token.
-func (s *CredentialSource) Temporary() bool {
-	k := s.get()
-	return k != nil && !k.token.empty()
-}
-
 // String names the kind and the shortened key id.
 func (s *CredentialSource) String() string { return "credentials(" + s.describe() + ")" }
 
@@ -354,9 +352,13 @@ func (s *CredentialSource) renew(ctx context.Context, anew bool) error {
 	return s.read(ctx)
 }
 
-// read is renew for the holder of the lock.
+// read is renew for the holder of the lock. Keys that are refused change nothing: those in
+// force have no token, and are used until the server refuses them.
 func (s *CredentialSource) read(ctx context.Context) error {
 	k, err := s.provider.read(ctx)
+	if err == nil && s.refuseTokens && !k.token.empty() {
+		err = ErrTokenExposed
+	}
 	if err != nil {
 		err = s.redact(err)
 		s.lastErr.Store(&err)
@@ -464,6 +466,14 @@ func (s *CredentialSource) refreshed(ctx context.Context, used *keys) bool {
 	default:
 	}
 	return false
+}
+
+// explain adds to a refusal of the keys why there are no newer ones.
+func (s *CredentialSource) explain(f *failure) error {
+	if err := s.Status().Err; err != nil {
+		return fmt.Errorf("%w (newer credentials could not be had: %v)", f, err) //nolint:errorlint // the server's refusal is what callers ask for
+	}
+	return f
 }
 
 func sameKeys(a, b *keys) bool {

@@ -165,6 +165,8 @@ type fakeProvider struct {
 	reads atomic.Int32
 	fail  atomic.Bool
 	dirty atomic.Bool
+	// plain keys have no token.
+	plain atomic.Bool
 }
 
 func (p *fakeProvider) read(context.Context) (*keys, error) {
@@ -173,6 +175,9 @@ func (p *fakeProvider) read(context.Context) (*keys, error) {
 	}
 	p.dirty.Store(false)
 	k := &keys{id: fmt.Sprintf("id-%d", p.reads.Add(1)), secret: newSecret(testSecret), token: newSecret(testToken)}
+	if p.plain.Load() {
+		k.token = newSecret("")
+	}
 	if p.life > 0 {
 		k.expires = time.Now().Add(p.life)
 	}
@@ -185,7 +190,7 @@ func (p *fakeProvider) forget() {}
 
 func startSource(t *testing.T, p provider, log *slog.Logger) *CredentialSource {
 	t.Helper()
-	s, err := openSourceOf(CredentialsECSRole, p, log)
+	s, err := openSourceOf(CredentialsECSRole, p, false, log)
 	if err != nil {
 		t.Fatal(err)
 	}

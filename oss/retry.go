@@ -117,12 +117,15 @@ func (r *retrying) again(ctx context.Context, f *failure) error {
 		r.timeouts++
 	}
 	if !f.transient {
-		if staleKeyCodes[f.code] && !r.resigned && c.cfg.Credentials.refreshed(ctx, f.keys) {
+		if !staleKeyCodes[f.code] {
+			return f
+		}
+		if !r.resigned && c.cfg.Credentials.refreshed(ctx, f.keys) {
 			r.resigned = true
 			c.metrics.retries[r.op].Inc()
 			return nil
 		}
-		return f
+		return c.cfg.Credentials.explain(f)
 	}
 	r.failures++
 	if f.outcome == outcomeBadAnswer {

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,34 @@ func TestVolumesAreProvisionedOnceAndRefusedInWords(t *testing.T) {
 	valid.VolumeId += "0"
 	_, err = w.ValidateVolumeCapabilities(t.Context(), valid)
 	w.code("validate what is not there", err, codes.NotFound)
+}
+
+// A mount of the volume may be told to send a token over plain HTTP, the controller may not.
+func TestTheControllerSendsNoTokenOverPlainHTTP(t *testing.T) {
+	w := newWorld(t)
+	const token = "token-of-a-session"
+	secret := map[string]string{secretKey: `{"AccessKeyId":"` + testKeyID + `","AccessKeySecret":"` + testSecret + `","SecurityToken":"` + token + `"}`}
+	r := w.class(onDeleteRemove)
+	r.Secrets, r.Parameters[attrEndpoint] = secret, "http://192.0.2.1"
+	r.VolumeCapabilities[0] = rwx("allow-plain-http")
+	id, err := placeOf(attributes{Source: r.Parameters[attrSource], Endpoint: r.Parameters[attrEndpoint]}, r.Name).id()
+	w.must(err)
+	_, created := w.CreateVolume(t.Context(), r)
+	_, removed := w.DeleteVolume(t.Context(), &spec.DeleteVolumeRequest{VolumeId: id, Secrets: secret})
+	_, validated := w.ValidateVolumeCapabilities(t.Context(), &spec.ValidateVolumeCapabilitiesRequest{
+		VolumeId: id, VolumeCapabilities: r.GetVolumeCapabilities(), Secrets: secret,
+	})
+	for call, err := range map[string]error{"create": created, "remove": removed, "validate": validated} {
+		w.code(call, err, codes.InvalidArgument)
+		if text := fmt.Sprint(err); !strings.Contains(text, "write https://") || strings.Contains(text, token) {
+			t.Errorf("%s: %s", call, text)
+		}
+	}
+	// On the same machine there is nobody on the way.
+	r = w.class(onDeleteRemove)
+	r.Secrets = secret
+	_, err = w.CreateVolume(t.Context(), r)
+	w.code("a token to this machine", err, codes.PermissionDenied)
 }
 
 // Objects go where the class says so, and nowhere else; what failed in the middle goes on.

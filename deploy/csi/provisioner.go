@@ -46,9 +46,13 @@ func openProvisioner(p place, secret map[string]string) (*provisioner, error) {
 		}
 		cfg = oss.CredentialsConfig{Kind: oss.CredentialsStatic, AccessKeyID: k.AccessKeyID, AccessKeySecret: k.AccessKeySecret, SecurityToken: k.SecurityToken}
 	}
+	// A mount can be told to send tokens over plain HTTP, by its volume's mountOptions. Nobody tells the driver.
+	cfg.RefuseTokens = oss.Exposed(p.Endpoint)
 	log := slog.New(slog.DiscardHandler) // what fails is an error of the call
 	credentials, err := oss.OpenCredentials(cfg, log)
-	if err != nil {
+	if errors.Is(err, oss.ErrTokenExposed) {
+		return nil, fmt.Errorf("%s: %w: write https://, or give the controller keys without a token", p.Endpoint, err)
+	} else if err != nil {
 		return nil, err
 	}
 	client, err := oss.Open(oss.Config{Endpoint: p.Endpoint, Region: p.Region, Bucket: p.Bucket, Credentials: credentials}, nil, nil, log)

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/netip"
-	"net/url"
 	"os"
-	"strings"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
@@ -21,12 +18,16 @@ func OpenCredentials(l *config.Loaded, log *slog.Logger) (credentials *oss.Crede
 	if c.Credentials == "sts" && os.Getenv("OSS_SESSION_TOKEN") == "" {
 		return nil, "", errors.New("credentials sts: the environment variable OSS_SESSION_TOKEN is not set: set it, or use --credentials env")
 	}
-	if credentials, err = oss.OpenCredentials(credentialsConfig(c), log); err != nil {
+	credentials, err = oss.OpenCredentials(credentialsConfig(c), log)
+	switch {
+	case errors.Is(err, oss.ErrTokenExposed):
+		return nil, "", l.Refuse("endpoint", fmt.Errorf("%s: %w: write https://, or set allow-plain-http", c.Endpoint, err))
+	case err != nil:
 		return nil, "", credentialsRemedy(c, err)
 	}
 	forgetSecrets(c.Credentials)
-	if warning, err = checkPlainHTTP(c, credentials); err != nil {
-		return nil, "", errors.Join(l.Refuse("endpoint", err), credentials.Close())
+	if oss.Exposed(c.Endpoint) {
+		warning = fmt.Sprintf("the endpoint %s is plain HTTP: everybody on the way can read and change what is sent; write https://", c.Endpoint)
 	}
 	return credentials, warning, nil
 }
@@ -56,27 +57,8 @@ func credentialsConfig(c *config.Config) oss.CredentialsConfig {
 		"default":      oss.CredentialsChain,
 		"anonymous":    oss.CredentialsAnonymous,
 	}
-	return oss.CredentialsConfig{Kind: kinds[c.Credentials], File: c.CredentialsFile, RoleName: c.RoleName}
-}
-
-// checkPlainHTTP returns a warning if requests leave this machine unprotected, and
-// refuses to send the token of a session so: whoever reads it on the way has what
-// the keys' owner thought would end by itself.
-func checkPlainHTTP(c *config.Config, credentials *oss.CredentialSource) (warning string, err error) {
-	u, err := url.Parse(c.Endpoint)
-	if err != nil || u.Scheme != "http" || loopback(u.Hostname()) {
-		return "", nil //nolint:nilerr // what is no address was refused before
+	return oss.CredentialsConfig{
+		Kind: kinds[c.Credentials], File: c.CredentialsFile, RoleName: c.RoleName,
+		RefuseTokens: oss.Exposed(c.Endpoint) && !c.AllowPlainHTTP,
 	}
-	if credentials.Temporary() && !c.AllowPlainHTTP {
-		return "", fmt.Errorf("%s is plain HTTP, and the token of a session would be sent for everybody on the way to read: write https://, or set allow-plain-http", c.Endpoint)
-	}
-	return fmt.Sprintf("the endpoint %s is plain HTTP: everybody on the way can read and change what is sent; write https://", c.Endpoint), nil
-}
-
-// loopback reports whether host is this machine, without asking a resolver.
-func loopback(host string) bool {
-	if address, err := netip.ParseAddr(host); err == nil {
-		return address.Unmap().IsLoopback()
-	}
-	return strings.TrimSuffix(strings.ToLower(host), ".") == "localhost"
 }
