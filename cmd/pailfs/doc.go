@@ -13,6 +13,7 @@
 //	internal/mounting    a mount: its parts opened in order, and closed in reverse
 //	internal/wire        what commands and daemon say to each other
 //	internal/ask         finds a mount and asks its daemon
+//	internal/child       calls that may never return, in a process of their own
 //	internal/reach       from settings and keys to a bucket
 //	internal/manifests   the commands of pailfs manifest
 //	internal/machine     what the machine gives a mount, and what the process gives up

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/detached"
 )
 
@@ -13,6 +15,9 @@ import (
 var version = ""
 
 func main() {
+	if code, served := child.Serve(os.Args, ask.Verbs()); served {
+		os.Exit(code)
+	}
 	p := command.Started("pailfs", versionText())
 	link, err := detached.LinkToParent(p.Environ)
 	if err != nil {

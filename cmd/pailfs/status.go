@@ -28,6 +28,8 @@ import (
 type statusCmd struct {
 	MountPoint string `arg:"" name:"mountpoint" help:"The mount, or any directory in it."`
 	JSON       bool   `name:"json" help:"Print everything as JSON."`
+
+	Timeout config.Duration `name:"timeout" default:"5s" placeholder:"TIME" help:"How long the daemon may take to answer."`
 }
 
 // Help gives examples.
@@ -48,7 +50,7 @@ func (c *statusCmd) Run(p command.Program) error {
 	if err != nil {
 		return err
 	}
-	state, err := mountpoint.Probe(m.Path, mountpoint.Patience)
+	state, err := mountpoint.Probe(m.Path, time.Duration(c.Timeout))
 	switch {
 	case err != nil:
 		return fmt.Errorf("status of %s: %w", at, err)
@@ -57,7 +59,7 @@ func (c *statusCmd) Run(p command.Program) error {
 	case state == mountpoint.Stuck:
 		return fmt.Errorf("%s: the daemon of %s does not answer: wait, or end it with pailfs umount --force %s", at, m.Source, m.Path)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.Timeout))
 	defer cancel()
 	var raw json.RawMessage
 	if err := ask.Call(ctx, at, wire.MethodStatus, nil, &raw); err != nil {

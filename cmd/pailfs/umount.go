@@ -150,12 +150,11 @@ func drainMount(p command.Program, at string, patience time.Duration) error {
 func (c *umountCmd) ask(at string) (answer wire.UmountAnswer, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
 	defer cancel()
-	err = ask.With(ctx, at, func(daemon *control.Client) error {
-		if err := daemon.Call(ctx, wire.MethodUmount, wire.UmountParams{Result: true}, &answer); err != nil || answer.MountPoint != at {
-			return err
-		}
-		return daemon.Call(ctx, wire.MethodUmount, wire.UmountParams{Lazy: c.Lazy, Force: c.Force}, &answer)
-	})
+	err = ask.Call(ctx, at, wire.MethodUmount, wire.UmountParams{Result: true}, &answer)
+	if err != nil || answer.MountPoint != at {
+		return answer, err
+	}
+	err = ask.Call(ctx, at, wire.MethodUmount, wire.UmountParams{Lazy: c.Lazy, Force: c.Force}, &answer)
 	return answer, err
 }
 

@@ -1,5 +1,5 @@
 // Package mounttest is what test programs that mount for real have in common:
-// a mount namespace of their own, and a buffer for what their children print.
+// a mount namespace of their own, a buffer for what their children print, and a mount that hangs.
 //
 // A test program that is killed, by a deadline or by a hand, leaves whatever it
 // had mounted. [Main] runs the tests in a second process in a private mount

@@ -2,45 +2,41 @@ package ask
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
 // Hello asks the daemon of the mount at path who it is.
-func Hello(ctx context.Context, path string) error {
-	return With(ctx, path, func(*control.Client) error { return nil })
-}
+func Hello(ctx context.Context, path string) error { return Call(ctx, path, "", nil, nil) }
 
-// Call calls one method of the daemon of the mount at path.
+// Call calls one method of the daemon of the mount at path; "" only says hello. A child makes the
+// call: when ctx ends first Call returns, and what waits for a stuck daemon is left behind.
 func Call(ctx context.Context, path, method string, params, result any) error {
-	return With(ctx, path, func(c *control.Client) error {
-		return c.Call(ctx, method, params, result)
-	})
-}
-
-// With runs f with a connection to the daemon of the mount at path. When
-// ctx ends first it returns, and what waits for a stuck daemon is left behind.
-func With(ctx context.Context, path string, f func(*control.Client) error) error {
-	done := make(chan error, 1)
-	go func() {
-		c, err := control.Dial(path)
-		if err != nil {
-			done <- err
-			return
+	var raw json.RawMessage
+	if params != nil {
+		var err error
+		if raw, err = json.Marshal(params); err != nil {
+			return fmt.Errorf("encode parameters: %w", err)
 		}
-		err = f(c)
-		done <- errors.Join(err, c.Close())
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("the daemon does not answer: %w", ctx.Err())
 	}
+	var a called
+	err := child.Run(ctx, verbCall, path, calling{method, raw}, &a)
+	if _, left := errors.AsType[*child.Abandoned](err); left {
+		return fmt.Errorf("the daemon does not answer: %w", err)
+	}
+	if err == nil {
+		err = a.err()
+	}
+	if err != nil || result == nil {
+		return err
+	}
+	return json.Unmarshal(a.Result, result)
 }
 
 // ExitDead is the exit code of commands about a mount that is there, whose daemon is not.

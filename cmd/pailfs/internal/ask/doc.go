@@ -4,6 +4,7 @@
 //	at, m, err := ask.Above(path)
 //	err = ask.Call(ctx, at, wire.MethodStatus, nil, &report)
 //
-// Nothing here waits for ever for a daemon that is stuck: a call returns when its context ends.
+// Nothing here waits for ever for a daemon that is stuck: a call is made by a child process and
+// returns when its context ends.
 // Errors say what to do; one that tells of a dead daemon has the exit code [ExitDead].
 package ask

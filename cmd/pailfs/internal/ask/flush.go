@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
@@ -29,6 +30,8 @@ func Flush(ctx context.Context, at, path string, tell func(wire.FlushAnswer)) er
 			case <-ctx.Done():
 			}
 			continue
+		case ctx.Err() != nil && left(err):
+			return fmt.Errorf("given up: the daemon does not answer: %w", ctx.Err())
 		case err != nil:
 			return err
 		case a.Done:
@@ -41,6 +44,12 @@ func Flush(ctx context.Context, at, path string, tell func(wire.FlushAnswer)) er
 		begun = a.Begun
 		tell(a)
 	}
+}
+
+// left reports whether a call was left behind.
+func left(err error) bool {
+	_, ok := errors.AsType[*child.Abandoned](err)
+	return ok
 }
 
 // untoldPause is the time between two questions while the daemon cannot tell who may ask.

@@ -3,5 +3,5 @@
 //
 // Everything here works without the daemon and must not wait for one: a mount
 // whose daemon is dead or stuck answers no call, so every call into a mount has a
-// deadline, and a path is resolved without touching the mount itself.
+// deadline and is made by a child, and a path is resolved without touching the mount itself.
 package mountpoint

@@ -1,6 +1,7 @@
 package mountpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,10 +34,17 @@ const (
 // answers from a cache. An error that says nothing of the daemon, such as a
 // missing right, is returned.
 //
-// A call that does not come back keeps its thread until the daemon ends; who
-// probes more than once uses a [Prober].
+// A child makes the call, so that whoever asks can end at any time; a daemon, which cannot
+// look at its own mount so, uses a [Prober].
 func Probe(path string, patience time.Duration) (State, error) {
-	return NewProber(path).Probe(patience)
+	var seen sight
+	switch err := ask(verbStatfs, path, patience, &seen); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return Stuck, nil
+	case err != nil:
+		return Alive, err
+	}
+	return seen.State, seen.Failure.err()
 }
 
 // statfs asks the mount once, and waits for as long as that takes.
@@ -52,9 +60,26 @@ func statfs(path string) (State, error) {
 	return Alive, fmt.Errorf("statfs %s: %w", path, err)
 }
 
-// Resolve returns the absolute path of a mount point without symbolic links and
-// without a call that a dead or stuck mount at path itself would have to answer.
+// Resolve returns the absolute path of a mount point without symbolic links. A mount at path itself
+// is not touched, and one above it that is stuck is an error after [Patience].
 func Resolve(path string) (string, error) {
+	if filepath.IsAbs(path) {
+		if m, ok, err := At(filepath.Clean(path)); err != nil || ok {
+			return m.Path, err
+		}
+	}
+	var seen sight
+	switch err := ask(verbResolve, path, Patience, &seen); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", fmt.Errorf("resolve %s: the file system there does not answer", path)
+	case err != nil:
+		return "", err
+	}
+	return string(seen.Path), seen.Failure.err()
+}
+
+// resolve is Resolve in a child.
+func resolve(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("resolve mount point %s: %w", path, err)

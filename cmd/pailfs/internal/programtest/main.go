@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
 	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
@@ -25,6 +27,9 @@ const roleVariable = "PAILFS_TEST_ROLE"
 // PAILFS_TEST_ROLE takes the role that it names: one of roles, or the program in a place that lacks
 // something.
 func Main(m *testing.M, roles map[string]func() int) {
+	if code, served := child.Serve(os.Args, ask.Verbs()); served {
+		os.Exit(code)
+	}
 	role := os.Getenv(roleVariable)
 	if act := roles[role]; act != nil {
 		os.Exit(act())

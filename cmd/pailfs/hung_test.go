@@ -1,0 +1,32 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
+	"github.com/pailfs/pailfs/fs/mounttest"
+)
+
+// TestCommandsEndAtAMountThatHangs: they tell, and their processes are gone.
+func TestCommandsEndAtAMountThatHangs(t *testing.T) {
+	at := mounttest.Hung(t, mountpoint.Type, "oss://hung")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"status":          {[]string{"status", "--timeout=200ms", at}, "does not answer: wait, or end it with pailfs umount --force " + at},
+		"status below it": {[]string{"status", "--timeout=200ms", filepath.Join(at, "dir")}, "does not answer"},
+		"umount":          {[]string{"umount", at}, "does not answer: wait, or end it with pailfs umount --force " + at},
+		"flush":           {[]string{"flush", "--timeout=100ms", at}, "given up: the daemon does not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if o := programtest.Run(t, programtest.Environ(), c.args...); o.Code != 1 || !strings.Contains(o.Stderr, c.want) {
+				t.Errorf("%v: exit code %d, %q, want something of %q", c.args, o.Code, o.Stderr, c.want)
+			}
+		})
+	}
+}

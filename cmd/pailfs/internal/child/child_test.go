@@ -1,0 +1,72 @@
+package child
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// verbs are what children of these tests do.
+var verbs = map[string]Verb{
+	"echo": func(_ context.Context, path string, request json.RawMessage) (any, error) {
+		return []string{path, string(request)}, nil
+	},
+	"fail":    func(context.Context, string, json.RawMessage) (any, error) { return nil, errors.New("it did not work") },
+	"die":     func(context.Context, string, json.RawMessage) (any, error) { panic("it broke") },
+	"environ": func(context.Context, string, json.RawMessage) (any, error) { return os.Environ(), nil },
+	"wait": func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	},
+	"hang": func(context.Context, string, json.RawMessage) (any, error) { select {} },
+}
+
+func TestMain(m *testing.M) {
+	if code, served := Serve(os.Args, verbs); served {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+func TestAChildAnswers(t *testing.T) {
+	var got []string
+	if err := Run(t.Context(), "echo", "/a b\n", map[string]int{"n": 1}, &got); err != nil || len(got) != 2 || got[0] != "/a b\n" || got[1] != `{"n":1}` {
+		t.Errorf("%q, %v", got, err)
+	}
+	for verb, want := range map[string]string{"fail": "it did not work", "die": "panic: it broke", "sing": "not for people"} {
+		if err := Run(t.Context(), verb, "/", nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want something of %q", verb, err, want)
+		}
+	}
+}
+
+// TestAChildHasNoKeys: none of the environment is its business.
+func TestAChildHasNoKeys(t *testing.T) {
+	t.Setenv("OSS_ACCESS_KEY_SECRET", "secret")
+	var got []string
+	if err := Run(t.Context(), "environ", "/", nil, &got); err != nil || len(got) != 0 {
+		t.Errorf("it has %q, %v", got, err)
+	}
+}
+
+// TestAChildForWhichNobodyWaitsEnds: one that can be told, and one that cannot.
+func TestAChildForWhichNobodyWaitsEnds(t *testing.T) {
+	for _, verb := range []string{"wait", "hang"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		err := Run(ctx, verb, "/", nil, nil)
+		left, ok := errors.AsType[*Abandoned](err)
+		if !ok || !errors.Is(err, context.Canceled) {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		select {
+		case <-left.Ended:
+		case <-time.After(time.Minute):
+			t.Errorf("%s: it goes on", verb)
+		}
+	}
+}
