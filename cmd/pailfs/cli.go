@@ -7,6 +7,7 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/detached"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/ls"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/manifests"
 )
 
@@ -17,6 +18,7 @@ type cli struct {
 	Drain    drainCmd      `cmd:"" help:"Say that the machine is about to go: uploads come before all else."`
 	Flush    flushCmd      `cmd:"" help:"Wait until what was written is in the object store."`
 	Staged   stagedCmd     `cmd:"" help:"List, upload, rescue or give up what a dead mount had not uploaded."`
+	LS       ls.Cmd        `cmd:"" name:"ls" help:"Show the mounts of this host and how each does."`
 	Status   statusCmd     `cmd:"" help:"Show what a mount does."`
 	GPU      gpuCmd        `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
 	Run      gpuCmd        `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`

@@ -1,6 +1,7 @@
 // Pailfs mounts a bucket of Alibaba Cloud OSS as a file system.
 //
 //	pailfs mount oss://bucket/prefix /mnt/data --endpoint URL [flags]
+//	pailfs ls
 //	pailfs status /mnt/data
 //	pailfs umount /mnt/data
 //	pailfs manifest build|update|show|ls|verify|diff oss://bucket/prefix
@@ -14,6 +15,8 @@
 //	internal/wire        what commands and daemon say to each other
 //	internal/ask         finds a mount and asks its daemon
 //	internal/child       calls that may never return, in a process of their own
+//	internal/look        all mounts of the host, and how each does
+//	internal/ls          pailfs ls
 //	internal/reach       from settings and keys to a bucket
 //	internal/manifests   the commands of pailfs manifest
 //	internal/machine     what the machine gives a mount, and what the process gives up
