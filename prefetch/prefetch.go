@@ -120,7 +120,7 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	}
 	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders), measuring: newTurns(max(1, runtime.GOMAXPROCS(0)/2))}
 	p.base, p.stop = context.WithCancel(context.Background())
-	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger})
+	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger, Cost: cache.Cost})
 	p.mu.fetches = make(map[*session.Entry]*fetch)
 	p.mu.readers = make(map[oss.Object]*session.Entry)
 	p.mu.jobs = make(map[string]*warmJob)

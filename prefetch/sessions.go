@@ -315,12 +315,8 @@ func (p *Prefetcher) runResolve(ctx context.Context) {
 func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
 	path := e.Path()
 	found, err := p.objectsOf(ctx, e.Who(), e.Payer(), path)
-	cost := int64(0)
-	for _, o := range found.objects {
-		cost += cache.Cost(o)
-	}
 	p.mu.Lock()
-	p.mu.book.Resolved(e, found.objects, cost, found.extra, err)
+	p.mu.book.Resolved(e, found.objects, found.extra, err)
 	budget, _ := p.mu.book.Budget()
 	bytes, tell := e.Bytes, e.State() == session.Streamed && !p.mu.toldStreamed
 	p.mu.toldStreamed = p.mu.toldStreamed || tell

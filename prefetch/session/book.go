@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -36,6 +37,8 @@ type Config struct {
 	Adoption time.Duration
 	// Ledger says how much may be remembered for whom; nil means the default.
 	Ledger *budget.Ledger
+	// Cost says what an object is charged, always the same; nil means its size.
+	Cost func(oss.Object) int64
 }
 
 // ID names a session.
@@ -85,9 +88,14 @@ type Book struct {
 	byKey    map[Key]*session
 	entries  map[name]*Entry
 	folders  map[folderKey]*folder
-	// charged is the sum of the entries' charges, of those too that are gone and
-	// not yet freed.
+	// charged is the sum of what the tenants are charged, for entries too that are gone
+	// and not yet freed; others what of it is of those who are not privileged. stale says that
+	// their shares have to be looked at again.
 	charged int64
+	others  int64
+	tenants map[budget.User]*tenant
+	stale   bool
+	seed    maphash.Seed
 	gone    []*Entry
 	// order are the streams, which take turns, and turn is whose it is.
 	order  []*stream
@@ -122,12 +130,17 @@ func NewBook(cfg Config) *Book {
 	if cfg.Ledger == nil {
 		cfg.Ledger = budget.Default()
 	}
+	if cfg.Cost == nil {
+		cfg.Cost = func(o oss.Object) int64 { return o.Size }
+	}
 	return &Book{
 		cfg:      cfg,
 		sessions: make(map[ID]*session),
 		byKey:    make(map[Key]*session),
 		entries:  make(map[name]*Entry),
 		folders:  make(map[folderKey]*folder),
+		tenants:  make(map[budget.User]*tenant),
+		seed:     maphash.MakeSeed(),
 		dirty:    make(map[Key]bool),
 		orphans:  make(map[*session]bool),
 		yields:   make(map[budget.User]int64),
@@ -135,7 +148,7 @@ func NewBook(cfg Config) *Book {
 }
 
 // SetBudget changes the budget. What is charged already stays.
-func (b *Book) SetBudget(bytes int64) { b.cfg.Budget = bytes }
+func (b *Book) SetBudget(bytes int64) { b.cfg.Budget, b.stale = bytes, true }
 
 // Budget returns the budget and how much of it is charged, in bytes.
 func (b *Book) Budget() (budget, charged int64) { return b.cfg.Budget, b.charged }
@@ -188,6 +201,9 @@ func (b *Book) add(id ID, key Key) (*session, error) {
 		}
 	}
 	s := &session{id: id, key: key, streams: make(map[int]*stream), folders: make(map[*folder]int), handles: make(map[uint64]bool)}
+	s.tenant = b.tenant(key.User())
+	s.tenant.sessions++
+	b.stale = true
 	b.sessions[id] = s
 	b.byKey[key] = s
 	return s, nil
@@ -252,6 +268,8 @@ func (b *Book) end(s *session) (released int) {
 	b.dirty[s.key] = true
 	b.cfg.Ledger.Give(s.key.User(), budget.Names, s.streamsCost(len(s.streams)))
 	b.cfg.Ledger.Give(s.key.User(), budget.Sessions, 1)
+	s.tenant.sessions--
+	b.leaves(s.tenant)
 	return released
 }
 
@@ -409,7 +427,8 @@ func (b *Book) Quota(now time.Time, n Name) (int, error) {
 }
 
 // quota is Quota. It is no more than the user's budget of names has room for, going by
-// what names of the stream have cost so far. Once it is zero it stays so until a tenth of
+// what names of the stream have cost so far, nor than there is room for bytes of the user, or
+// than its share of them has. Once it is zero it stays so until a tenth of
 // the buffer, or of either budget if that holds fewer files, is free, so that callers do not
 // announce file by file; and a stream that has nothing outstanding may announce one if
 // there is room for its name.
@@ -418,8 +437,10 @@ func (b *Book) quota(st *stream) int {
 	free := buffer - st.outstanding
 	if st.size > 0 {
 		files := func(bytes int64) int { return int(min(float64(max(bytes, 0))/st.size, float64(buffer))) }
-		free = min(free, files(b.cfg.Budget-b.charged))
-		buffer = files(b.cfg.Budget)
+		t := st.session.tenant
+		b.setShares()
+		free = min(free, files(max(b.left(t), t.share-t.charged)))
+		buffer = files(b.most(t))
 	}
 	names := b.namesLeft(st)
 	free, buffer = min(free, names), min(buffer, st.outstanding+names)
@@ -506,7 +527,7 @@ func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool
 	}
 	e := b.entries[n]
 	if e == nil {
-		e = &Entry{name: n, payer: st.session.key.User()}
+		e = &Entry{name: n, tenant: st.session.tenant}
 		b.entries[n] = e
 	}
 	n = e.name // one text for all
@@ -545,6 +566,9 @@ func (b *Book) remove(h *holder) {
 		e.Drop = true
 	}
 	if len(e.holders) == 0 {
+		if e.state == Waiting {
+			b.waits(e, -1)
+		}
 		delete(b.entries, e.name)
 		b.gone = append(b.gone, e)
 		return
@@ -607,15 +631,23 @@ type Entry struct {
 	name    name
 	state   State
 	holders []*holder
-	// payer is who is charged for extra, the objects beyond the first, in bytes of memory.
-	payer budget.User
-	extra int64
-	// cost is what it is charged when it is fetched, charge what it is charged now,
-	// and charger the session that it is charged to.
-	cost     int64
-	charge   int64
-	charger  *session
+	// tenant is the user whose it is, who is charged for its objects, and for extra: those
+	// beyond the first, in bytes of memory.
+	tenant *tenant
+	extra  int64
+	// cost is what its objects cost, charge what of that is charged now, and charger the
+	// session that it is charged to.
+	cost    int64
+	charge  int64
+	charger *session
+	// missing is what of cost its user was not charged yet after so many changes of that.
+	missing struct {
+		at    uint64
+		bytes int64
+	}
 	lastRead time.Time
+	// counted says that its objects are among those that its user is charged.
+	counted bool
 	// busy says that it was given out by NextResolve or NextFetch and that nobody
 	// has told yet what became of it.
 	busy bool
@@ -633,7 +665,7 @@ func (e *Entry) Who() Who {
 }
 
 // Payer returns the user who is charged for what the entry means.
-func (e *Entry) Payer() budget.User { return e.payer }
+func (e *Entry) Payer() budget.User { return e.tenant.user }
 
 // add makes h one of the holders, remove none.
 func (e *Entry) add(h *holder) {

@@ -287,7 +287,7 @@ func TestFolderOfTooManyFilesIsStreamed(t *testing.T) {
 	if err := b.cfg.Ledger.Take(e.Payer(), budget.Names, extra); err != nil {
 		t.Fatal(err)
 	}
-	b.Resolved(e, make([]oss.Object, 10), 10, extra, b.cfg.Ledger.Take(e.Payer(), budget.Names, 1))
+	b.Resolved(e, make([]oss.Object, 10), extra, b.cfg.Ledger.Take(e.Payer(), budget.Names, 1))
 	if e.State() != Streamed || len(e.Objects) != 0 {
 		t.Errorf("it is %v with %d objects", e.State(), len(e.Objects))
 	}
@@ -312,7 +312,7 @@ func TestWhatIsResolvedTooLateIsNotCharged(t *testing.T) {
 	if err := b.cfg.Ledger.Take(e.Payer(), budget.Names, 500); err != nil {
 		t.Fatal(err)
 	}
-	b.Resolved(e, make([]oss.Object, 10), 10, 500, nil)
+	b.Resolved(e, make([]oss.Object, 10), 500, nil)
 	if err := b.checkCharges(); err != nil {
 		t.Error(err)
 	}

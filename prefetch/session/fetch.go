@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -29,10 +28,9 @@ func (b *Book) NextResolve() *Entry {
 	return nil
 }
 
-// Resolved tells what an entry means and what it costs, in bytes of the budget,
-// or why that cannot be told. The objects beyond the first were charged with extra bytes to
+// Resolved tells what an entry means, or why that cannot be told. The objects beyond the first were charged with extra bytes to
 // [Entry.Payer]; the book gives them back. What was too much for that is streamed.
-func (b *Book) Resolved(e *Entry, objects []oss.Object, cost, extra int64, err error) {
+func (b *Book) Resolved(e *Entry, objects []oss.Object, extra int64, err error) {
 	e.busy = false
 	b.pay(e, extra)
 	if !e.Held() {
@@ -50,14 +48,16 @@ func (b *Book) Resolved(e *Entry, objects []oss.Object, cost, extra int64, err e
 		e.Err = Brief(err)
 		return
 	}
-	e.Objects, e.Bytes, e.cost, e.Err = objects, 0, cost, nil
+	e.Objects, e.Bytes, e.cost, e.Err = objects, 0, 0, nil
+	e.missing.at = 0
 	for _, o := range objects {
 		e.Bytes += o.Size
+		e.cost += b.cfg.Cost(o)
 	}
 	for _, h := range e.holders {
-		h.stream.learn(cost)
+		h.stream.learn(e.cost)
 	}
-	if cost > b.cfg.Budget {
+	if e.cost > b.most(e.tenant) {
 		b.setState(e, Streamed)
 		return
 	}
@@ -74,50 +74,41 @@ func (st *stream) learn(cost int64) {
 }
 
 // NextFetch returns the entry that is to be fetched next, whose bytes are then
-// charged, or nil if there is none or no room. Whoever reads already comes first.
-// Among the others the session that has least comes first, and within a stream
-// the order is that of the announcements; who comes first and finds no room is
-// waited for, so that no one is starved by smaller files of others.
+// charged, or nil if there is none or no room. The users share the room (see [Book.choose]).
+// Among the sessions of one of them, who comes first and finds no room is waited for, so that
+// no one is starved by smaller files of others.
 // [Book.Fetched] must follow.
 func (b *Book) NextFetch() *Entry {
-	for _, st := range b.order {
-		if h := st.urgent.head(b.pending); h != nil && h.entry.state == Waiting && b.charged+h.entry.cost <= b.cfg.Budget {
-			st.urgent.pop()
-			return b.admit(h.entry)
+	for {
+		wants := b.next()
+		w := b.choose(wants)
+		if w.holder != nil {
+			w.from.pop()
+			b.turn = (b.turn + 1) % len(b.order)
+			return b.admit(w.entry)
+		}
+		if !b.concede(wants) {
+			return nil
 		}
 	}
-	var best *holder
-	var from *fifo
-	n := len(b.order)
-	for i := range n {
-		st := b.order[(b.turn+i)%n]
-		q := &st.queue
-		h := q.head(b.pending)
-		if h == nil {
-			q = &st.urgent
-			h = q.head(b.pending)
-		}
-		if h == nil || h.entry.state != Waiting {
-			continue
-		}
-		if best == nil || cmp.Compare(st.session.charged, best.stream.session.charged) < 0 {
-			best, from = h, q
+}
+
+// concede gives up what nobody would ever owe a user: an entry that is larger than its share,
+// when it has nothing left to let go. It is streamed. It reports whether there was one.
+func (b *Book) concede(wants []want) (conceded bool) {
+	for _, w := range wants {
+		if t := w.entry.tenant; t.charged == 0 && b.missing(w.entry) > t.share {
+			b.setState(w.entry, Streamed)
+			conceded = true
 		}
 	}
-	if best == nil || b.charged+best.entry.cost > b.cfg.Budget {
-		return nil
-	}
-	from.pop()
-	if n > 0 {
-		b.turn = (b.turn + 1) % n
-	}
-	return b.admit(best.entry)
+	return conceded
 }
 
 // pending tells whether a holder's entry is still to be fetched. One for which the
 // budget has become too small is streamed.
 func (b *Book) pending(h *holder) bool {
-	if h.entry.state == Waiting && h.entry.cost > b.cfg.Budget {
+	if h.entry.state == Waiting && h.entry.cost > b.most(h.entry.tenant) {
 		b.setState(h.entry, Streamed)
 	}
 	return h.entry.state <= Waiting
@@ -126,7 +117,8 @@ func (b *Book) pending(h *holder) bool {
 func (b *Book) admit(e *Entry) *Entry {
 	e.charge, e.busy = e.cost, true
 	e.charger.charged += e.charge
-	b.charged += e.charge
+	b.charge(e.tenant, e)
+	e.counted = true
 	b.setState(e, Fetching)
 	return e
 }
@@ -176,36 +168,53 @@ func (b *Book) Freed(e *Entry) {
 
 // pay notes that so much is charged for the objects of e, and gives back what was.
 func (b *Book) pay(e *Entry, extra int64) {
-	b.cfg.Ledger.Give(e.payer, budget.Names, e.extra)
+	b.cfg.Ledger.Give(e.tenant.user, budget.Names, e.extra)
 	e.extra = extra
 }
 
 func (b *Book) uncharge(e *Entry) {
-	b.charged -= e.charge
 	if e.charger != nil {
 		e.charger.charged -= e.charge
 	}
 	e.charge = 0
+	if e.counted {
+		e.counted = false
+		b.discharge(e.tenant, e)
+	}
 }
 
 // setState changes the state and counts anew what is outstanding.
 func (b *Book) setState(e *Entry, s State) {
+	if e.state == Waiting {
+		b.waits(e, -1)
+	}
+	if s == Waiting {
+		b.waits(e, 1)
+	}
 	e.state = s
 	for _, h := range e.holders {
 		h.stream.settle(h)
 	}
 }
 
+// waits notes that one entry more of a user waits for room, or one less.
+func (b *Book) waits(e *Entry, n int) {
+	e.tenant.waiting += n
+	b.stale = true
+}
+
 // Check returns an error if the book contradicts itself. Tests call it after
 // every step.
 func (b *Book) Check() error {
-	var charged int64
+	var charged []*Entry
 	perSession := map[*session]int64{}
 	seen := map[*Entry]bool{}
 	count := func(e *Entry) {
 		if !seen[e] {
 			seen[e] = true
-			charged += e.charge
+			if e.counted {
+				charged = append(charged, e)
+			}
 			perSession[e.charger] += e.charge
 		}
 	}
@@ -217,7 +226,7 @@ func (b *Book) Check() error {
 		if e.state == Fetching || e.state == Ready {
 			want = e.cost
 		}
-		if e.charge != want {
+		if e.charge != want || e.counted != (e.state == Fetching || e.state == Ready) {
 			return fmt.Errorf("entry %q is %s and charged %d of %d", path, e.state, e.charge, e.cost)
 		}
 		for _, h := range e.holders {
@@ -233,8 +242,8 @@ func (b *Book) Check() error {
 	for _, e := range b.gone {
 		count(e)
 	}
-	if charged > b.charged {
-		return fmt.Errorf("entries are charged %d bytes, the book says %d", charged, b.charged)
+	if err := b.checkTenants(charged); err != nil {
+		return err
 	}
 	for _, s := range b.sorted() {
 		for _, st := range s.sorted() {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -34,6 +35,12 @@ type modelUse struct {
 	path       string
 }
 
+// owned is a path of a user.
+type owned struct {
+	uid  uint32
+	path string
+}
+
 type modelHold struct {
 	active bool
 	named  time.Time
@@ -48,8 +55,8 @@ type world struct {
 	model model
 	now   time.Time
 	ids   int
-	// reads is when each path was read last while it was held.
-	reads map[string]time.Time
+	// reads is when each path was read last while its user held it.
+	reads map[owned]time.Time
 	// resolving and fetching are what was given out; ready what the cache protects.
 	resolving, fetching, doomed []*Entry
 	ready                       map[*Entry]bool
@@ -59,7 +66,7 @@ type world struct {
 func newModelWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 5)), now: time.Unix(1e9, 0), budget: 1000,
-		model: model{sessions: map[Key]*modelSession{}}, ready: map[*Entry]bool{}, reads: map[string]time.Time{},
+		model: model{sessions: map[Key]*modelSession{}}, ready: map[*Entry]bool{}, reads: map[owned]time.Time{},
 	}
 	w.book = NewBook(Config{Budget: w.budget})
 	return w
@@ -197,8 +204,8 @@ func (w *world) hold(s *modelSession, n Name, path string) *modelHold {
 	u := modelUse{n.Index, n.Seq, path}
 	h := s.holds[u]
 	if h == nil {
-		if !w.heldByAny(path) {
-			delete(w.reads, path)
+		if o := (owned{n.UID, path}); !w.heldByAny(o) {
+			delete(w.reads, o)
 		}
 		s.next[n.Index]++
 		h = &modelHold{order: s.next[n.Index]}
@@ -208,10 +215,10 @@ func (w *world) hold(s *modelSession, n Name, path string) *modelHold {
 	return h
 }
 
-func (w *world) heldByAny(path string) bool {
-	for _, s := range w.model.sessions {
+func (w *world) heldByAny(o owned) bool {
+	for key, s := range w.model.sessions {
 		for u := range s.holds {
-			if u.path == path {
+			if (owned{key.UID, u.path}) == o {
 				return true
 			}
 		}
@@ -271,9 +278,9 @@ func (w *world) resolve() {
 		e := w.resolving[i]
 		w.resolving = slices.Delete(w.resolving, i, i+1)
 		if w.rng.IntN(12) == 0 {
-			w.book.Resolved(e, nil, 0, 0, errMissing)
+			w.book.Resolved(e, nil, 0, errMissing)
 		} else {
-			w.book.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost(e.Path())}}, cost(e.Path()), 0, nil)
+			w.book.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost(e.Path())}}, 0, nil)
 		}
 	}
 }
@@ -340,7 +347,7 @@ func (w *world) read() {
 	if len(entries) > 0 {
 		e := entries[w.rng.IntN(len(entries))]
 		w.book.Read(w.now, e)
-		w.reads[e.Path()] = w.now
+		w.reads[owned{e.Payer().UID, e.Path()}] = w.now
 	}
 }
 
@@ -407,7 +414,7 @@ func (w *world) pass() {
 			if !h.active && h.order > s.passed[u.index] && s.lastCall.After(last) {
 				last = s.lastCall
 			}
-			if r := w.reads[u.path]; r.After(last) {
+			if r := w.reads[owned{key.UID, u.path}]; r.After(last) {
 				last = r
 			}
 			if w.now.Sub(last) > limit {
@@ -425,7 +432,7 @@ func (w *world) pass() {
 }
 
 // compare fails the test where book and model differ.
-func (w *world) compare(budgetBefore int64) {
+func (w *world) compare(budgetBefore, othersBefore int64) {
 	if err := w.book.Check(); err != nil {
 		w.t.Error(err)
 	}
@@ -433,10 +440,13 @@ func (w *world) compare(budgetBefore int64) {
 	if _, charged := w.book.Budget(); charged > max(w.budget, budgetBefore) {
 		w.t.Errorf("%d bytes are charged, the budget is %d", charged, w.budget)
 	}
-	holders := map[string]int{}
+	if others := w.book.others; others > max(w.budget/4*3, othersBefore) {
+		w.t.Errorf("%d bytes are charged to who is not privileged, the budget is %d", others, w.budget)
+	}
+	holders := map[owned]int{}
 	for key, s := range w.model.sessions {
 		for u := range s.holds {
-			holders[u.path]++
+			holders[owned{key.UID, u.path}]++
 		}
 		held, _, ok := w.book.Export(key)
 		SortHeld(held)
@@ -453,12 +463,12 @@ func (w *world) compare(budgetBefore int64) {
 		w.t.Errorf("the book has %d sessions, the model %d", len(w.book.sessions), len(w.model.sessions))
 	}
 	for n, e := range w.book.entries {
-		path := n.String()
+		path := owned{e.Payer().UID, n.String()}
 		if len(e.holders) != holders[path] {
-			w.t.Errorf("%q has %d holders, want %d", path, len(e.holders), holders[path])
+			w.t.Errorf("%v has %d holders, want %d", path, len(e.holders), holders[path])
 		}
 		if e.state == Ready && !w.ready[e] {
-			w.t.Errorf("%q is said to be ready and is not protected", path)
+			w.t.Errorf("%v is said to be ready and is not protected", path)
 		}
 	}
 	if err := w.book.checkCharges(); err != nil {
@@ -477,7 +487,7 @@ func (w *world) settle() {
 			w.resolving = append(w.resolving, e)
 		}
 		for _, e := range w.resolving {
-			w.book.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost(e.Path())}}, cost(e.Path()), 0, nil)
+			w.book.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost(e.Path())}}, 0, nil)
 		}
 		w.resolving = nil
 		for e := w.book.NextFetch(); e != nil; e = w.book.NextFetch() {
@@ -534,10 +544,7 @@ func (b *Book) sortedEntries() []*Entry {
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(x, y *Entry) int {
-		if x.Path() < y.Path() {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(x.Path(), y.Path()), cmp.Compare(x.Payer().UID, y.Payer().UID))
 	})
 	return all
 }
@@ -548,9 +555,10 @@ func testModel(t *testing.T, seed uint64, steps int) {
 	for i := range steps {
 		before := w.budget
 		_, charged := w.book.Budget()
+		others := w.book.others
 		w.step()
 		w.free()
-		w.compare(max(before, charged))
+		w.compare(max(before, charged), max(before/4*3, others))
 		if t.Failed() {
 			t.Fatalf("seed %d, step %d", seed, i)
 		}

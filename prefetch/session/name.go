@@ -20,6 +20,8 @@ type folder struct {
 type folderKey struct {
 	path string
 	who  Who
+	// user is who is charged; a guest may have the rights of another.
+	user budget.User
 }
 
 // name is a path as the book keeps it, with who named it. Two are equal if they are the same
@@ -50,7 +52,7 @@ func (b *Book) find(st *stream, path string, seq int) *holder {
 	}
 	in, last := cut(path)
 	for _, who := range st.session.whos {
-		if f := b.folders[folderKey{in, who}]; f != nil {
+		if f := b.folders[folderKey{in, who, st.session.key.User()}]; f != nil {
 			if h := st.holders[use{name{f, last}, seq}]; h != nil {
 				return h
 			}
@@ -67,7 +69,7 @@ func (b *Book) enter(st *stream, path string) (name, error) {
 	var f *folder
 	var cost int64
 	for {
-		f = b.folders[folderKey{in, s.params.Who}]
+		f = b.folders[folderKey{in, s.params.Who, s.key.User()}]
 		cost = nameCost + int64(len(last))
 		if f == nil || s.folders[f] == 0 {
 			cost += folderCost + int64(len(in))
@@ -87,7 +89,7 @@ func (b *Book) enter(st *stream, path string) (name, error) {
 	st.nameSize += (cost - st.nameSize + averaged/2) / averaged
 	// What was cut out of a request would keep the whole of it.
 	if f == nil {
-		f = &folder{folderKey: folderKey{strings.Clone(in), s.params.Who}}
+		f = &folder{folderKey: folderKey{strings.Clone(in), s.params.Who, s.key.User()}}
 		b.folders[f.folderKey] = f
 	}
 	if s.folders[f]++; s.folders[f] == 1 {

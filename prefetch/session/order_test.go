@@ -16,7 +16,7 @@ func bookOf(t *testing.T, budget int64) (*Book, func() []string) {
 	b := NewBook(Config{Budget: budget})
 	return b, func() (fetched []string) {
 		for e := b.NextResolve(); e != nil; e = b.NextResolve() {
-			b.Resolved(e, []oss.Object{{Key: e.Path(), Size: 100}}, 100, 0, nil)
+			b.Resolved(e, []oss.Object{{Key: e.Path(), Size: 100}}, 0, nil)
 		}
 		for e := b.NextFetch(); e != nil; e = b.NextFetch() {
 			fetched = append(fetched, e.Path())
@@ -128,7 +128,7 @@ func TestALargeFileIsNotOvertakenForEver(t *testing.T) {
 	fetch := func() (fetched []string) {
 		for e := b.NextResolve(); e != nil; e = b.NextResolve() {
 			cost := max(costs[e.Path()], 100)
-			b.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost}}, cost, 0, nil)
+			b.Resolved(e, []oss.Object{{Key: e.Path(), Size: cost}}, 0, nil)
 		}
 		for e := b.NextFetch(); e != nil; e = b.NextFetch() {
 			fetched = append(fetched, e.Path())

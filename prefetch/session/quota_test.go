@@ -24,7 +24,7 @@ func TestQuotaComesBackWithRoomThoughTheBufferIsLarger(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	for e := b.NextResolve(); e != nil; e = b.NextResolve() {
-		b.Resolved(e, []oss.Object{{Key: e.Path(), Size: size}}, size, 0, nil)
+		b.Resolved(e, []oss.Object{{Key: e.Path(), Size: size}}, 0, nil)
 	}
 	for e := b.NextFetch(); e != nil; e = b.NextFetch() {
 		b.Fetched(e, false, nil)

@@ -47,6 +47,7 @@ func (s State) String() string {
 type session struct {
 	id       ID
 	key      Key
+	tenant   *tenant
 	params   Params
 	lastCall time.Time
 	// restored says that it was found in a persistence file and that its worker has
