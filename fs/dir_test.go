@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/seeks"
 )
 
 // openDir opens a directory without the buffering of package os.
@@ -532,7 +533,7 @@ func TestListingNumbersWrapAround(t *testing.T) {
 // one entry there, as seekdir(3) and readdir(3) do, with a buffer for thousands. What the
 // tree is asked for, and what the kernel is told, does not grow with the directory.
 func TestSeekingCostsTheSameInALargeDirectory(t *testing.T) {
-	const most = soughtEntries * soughtPage // entries a position, of the tree and in answers
+	const most = seeks.First * soughtPage // entries a position, of the tree and in answers
 	for _, files := range []int{100, 3000} {
 		w := newWorld()
 		w.ttl = 0 // or the kernel would answer by itself

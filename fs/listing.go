@@ -9,22 +9,16 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pailfs/pailfs/fs/internal/seeks"
 	"github.com/pailfs/pailfs/manifest"
 )
 
 // pageEntries is how many entries are asked of the tree at once.
 const pageEntries = 1024
 
-// Whoever comes to a position by seekdir(3) often wants one entry, but the C library
-// asks for as much as its buffer holds. So such a reader gets few entries, and the more the
-// longer it reads on from there.
-const (
-	soughtEntries = 16
-	soughtGrowth  = 4
-	// soughtPage is how many times as many are asked of the tree: readers that seek often
-	// go on to a position nearby.
-	soughtPage = 4
-)
+// soughtPage is how many times as many entries are asked of the tree as a reader gets that
+// came by seekdir(3): such readers often go on to a position nearby.
+const soughtPage = 4
 
 // An offset in a directory is the number of a listing and a position in it: 0 is
 // the start, 1 is after ".", 2 after "..", and 2+i after the i-th entry. The
@@ -168,7 +162,9 @@ type directory struct {
 	renewals atomic.Uint64
 	// touches counts the names that were changed here.
 	touches atomic.Uint64
-	mu      struct {
+	// ends tells readers apart where nobody opens the directory here.
+	ends seeks.Ends
+	mu   struct {
 		sync.Mutex
 		number uint64
 		// seen is what was listed last, whole: the number of the listing, its names, and
@@ -399,7 +395,7 @@ func (r *lister) seek(off uint64, now time.Time) {
 			return
 		}
 	}
-	r.position, r.pending, r.end, r.sought = position, nil, false, soughtEntries
+	r.position, r.pending, r.end, r.sought = position, nil, false, seeks.First
 	switch {
 	case position == 0:
 		r.sought = 0
@@ -425,11 +421,7 @@ func (r *lister) swap(l *listing) {
 func (r *lister) enough(given int) bool { return r.sought > 0 && given >= r.sought }
 
 // answered notes that the reader got an answer: if it goes on from there it wants more.
-func (r *lister) answered() {
-	if r.sought *= soughtGrowth; r.sought > pageEntries {
-		r.sought = 0
-	}
-}
+func (r *lister) answered() { r.sought = seeks.Next(r.sought) }
 
 // ask returns how many entries to ask of the tree that follow position at.
 func (r *lister) ask(at int) int {

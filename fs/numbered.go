@@ -11,7 +11,8 @@ import (
 // numbered is a [manifest.Tree] whose directories never change, so that a position
 // in one holds for ever. On an immutable mount the kernel then opens
 // directories without us, and a listing keeps no state here: an offset is all that
-// is needed to go on, whoever comes with it and whenever.
+// is needed to go on, whoever comes with it and whenever. Where answers ended is kept
+// for speed alone: it tells who reads on from who seeks.
 type numbered interface {
 	// ReadDirAt gives the entries of dir with their positions to yield, beginning with
 	// that at position, or the next one, until it returns false. Positions grow from 0.
@@ -38,17 +39,25 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, plus 
 			return fuse.OK
 		}
 	}
-	given := position > in.Offset
+	given, more := position > in.Offset, false
+	limit, entries, next := n.tree.ends.Limit(in.Offset), 0, position
 	var shown entry
 	path := n.dirPath()
 	err := f.numbered.ReadDirAt(ctx, path, int64(position-dotEntries), !plus, func(at int64, e *manifest.Entry) bool {
 		d := fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Off: uint64(at) + 1 + dotEntries}
 		d.Ino = nameNumber(e.Kind, path, e.Name)
 		shown.Entry = *e
-		more := add(n, d, &shown, manifest.Validity{})
-		given = given || more
-		return more
+		if more = !add(n, d, &shown, manifest.Validity{}); more {
+			return false
+		}
+		given, next = true, d.Off
+		entries++
+		more = entries == limit
+		return !more
 	})
+	if more {
+		n.tree.ends.Answered(next, limit)
+	}
 	if err != nil && !given {
 		return f.fail("readdir", n, nameErrno(err), err)
 	}

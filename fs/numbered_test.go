@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/seeks"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -21,6 +22,8 @@ import (
 type countable struct {
 	*world
 	asked atomic.Int64
+	// looked counts the entries that were looked at.
+	looked atomic.Int64
 }
 
 var _ numbered = (*countable)(nil)
@@ -34,7 +37,11 @@ func (c *countable) ReadDirAt(ctx context.Context, dir string, position int64, _
 	}
 	// Positions have gaps, as in a manifest that holds what is not shown.
 	for at := position; at < 2*int64(len(sorted)); at++ {
-		if e := sorted[at/2]; at%2 == 1 && !yield(at, &e) {
+		if at%2 == 0 {
+			continue
+		}
+		c.looked.Add(1)
+		if e := sorted[at/2]; !yield(at, &e) {
 			return nil
 		}
 	}
@@ -162,5 +169,89 @@ func TestNumberedListingErrorsReachTheReader(t *testing.T) {
 	w.failing(nil)
 	if got := listed(t, s.path("dir")); len(got) != 1 {
 		t.Errorf("afterwards it lists %q", got)
+	}
+}
+
+// TestSeekingInAFrozenDirectoryLooksAtFewEntries goes to every position of a directory in
+// turn and reads one entry there, with a buffer for thousands, by one open directory and by
+// several side by side.
+func TestSeekingInAFrozenDirectoryLooksAtFewEntries(t *testing.T) {
+	const files = 3000
+	w := newWorld()
+	crowd(w, "dir", files)
+	s, c := numberedSite(t, w)
+	first := openDir(t, s.path("dir"))
+	defer closeFD(t, first)
+	whole, err := listRaw(first, 256<<10)
+	must(t, err)
+	id := inode64(t, s.path("dir"))
+	for _, readers := range []int{1, 3} {
+		// Nobody reads from the start, so that the kernel goes on having nothing to answer with.
+		s.mount.fs.notify.contentNow(id)
+		fds := make([]int, readers)
+		for i := range fds {
+			fds[i] = openDir(t, s.path("dir"))
+		}
+		before, asked := c.looked.Load(), c.asked.Load()
+		buf := make([]byte, 256<<10)
+		for i, e := range whole[:len(whole)-1] {
+			for _, fd := range fds {
+				_, err := unix.Seek(fd, e.Off, unix.SEEK_SET)
+				must(t, err)
+				next, err := getdents(fd, buf)
+				must(t, err)
+				if len(next) == 0 || next[0].Name != whole[i+1].Name {
+					t.Fatalf("after %q comes %q, want %q", e.Name, names(next), whole[i+1].Name)
+				}
+			}
+		}
+		looked, requests := c.looked.Load()-before, c.asked.Load()-asked
+		if requests < files*int64(readers)/2 {
+			t.Errorf("%d readers: the kernel answered by itself: %d requests", readers, requests)
+		}
+		if most := int64(seeks.First * files * readers); looked > most {
+			t.Errorf("%d readers: %d entries were looked at for %d seeks, want at most %d", readers, looked, files*readers, most)
+		}
+		for _, fd := range fds {
+			closeFD(t, fd)
+		}
+	}
+}
+
+// TestReadersOfAFrozenDirectorySideBySideAreNotTakenForSeeking: each is given as much at once
+// as if it were alone.
+func TestReadersOfAFrozenDirectorySideBySideAreNotTakenForSeeking(t *testing.T) {
+	const files, readers = 9000, 6
+	w := newWorld()
+	want := crowd(w, "dir", files)
+	s, c := numberedSite(t, w)
+	id := inode64(t, s.path("dir"))
+	fds, got := make([]int, readers), make([][]string, readers)
+	for i := range fds {
+		fds[i] = openDir(t, s.path("dir"))
+		defer closeFD(t, fds[i])
+	}
+	buf := make([]byte, 64<<10)
+	requests := int64(0)
+	for more := true; more; {
+		more = false
+		for i, fd := range fds {
+			s.mount.fs.notify.contentNow(id)
+			before := c.asked.Load()
+			entries, err := getdents(fd, buf)
+			must(t, err)
+			got[i] = append(got[i], names(entries)...)
+			more = more || len(entries) > 0
+			requests += c.asked.Load() - before
+		}
+	}
+	for i := range got {
+		if d := cmp.Diff(want, got[i]); d != "" {
+			t.Errorf("reader %d: %s", i, d)
+		}
+	}
+	// An entry of such a name takes 32 bytes of the buffer at least.
+	if most := int64(readers * (files/500 + 4)); requests > most {
+		t.Errorf("%d requests by %d readers, want at most %d", requests, readers, most)
 	}
 }
