@@ -124,12 +124,18 @@ type permit struct {
 	class   Class
 }
 
-// acquire waits for a permit. It fails with ctx's error, with errClosed when
-// closing is closed, or with errLimiterWait when it is not the request's turn by
-// the deadline.
+// acquire waits for a permit. It fails with ctx's error, with [context.Canceled] when the
+// request is withdrawn, with errClosed when closing is closed, or with errLimiterWait when it
+// is not the request's turn by the deadline.
 func (l *Limiter) acquire(ctx context.Context, closing <-chan struct{}, class Class, deadline time.Time) (permit, error) {
 	if err := ctx.Err(); err != nil {
 		return permit{}, err
+	}
+	withdrawn := withdrawalOf(ctx)
+	select {
+	case <-withdrawn:
+		return permit{}, context.Canceled
+	default:
 	}
 	class = effective(ctx, class)
 	now := time.Now()
@@ -143,11 +149,11 @@ func (l *Limiter) acquire(ctx context.Context, closing <-chan struct{}, class Cl
 	l.mu.waiting[class].push(t)
 	l.dispatch(now)
 	l.mu.Unlock()
-	return l.wait(ctx, closing, t, now, deadline)
+	return l.wait(ctx, closing, withdrawn, t, now, deadline)
 }
 
 // wait blocks until t is granted.
-func (l *Limiter) wait(ctx context.Context, closing <-chan struct{}, t *ticket, since, deadline time.Time) (permit, error) {
+func (l *Limiter) wait(ctx context.Context, closing, withdrawn <-chan struct{}, t *ticket, since, deadline time.Time) (permit, error) {
 	if p := promotionOf(ctx); p != nil {
 		if p.add(t, l) {
 			defer p.remove(t)
@@ -164,6 +170,8 @@ func (l *Limiter) wait(ctx context.Context, closing <-chan struct{}, t *ticket, 
 		return permit{l, t.class}, nil
 	case <-ctx.Done():
 		err = ctx.Err()
+	case <-withdrawn:
+		err = context.Canceled
 	case <-closing:
 		err = errClosed
 	case <-timer.C:

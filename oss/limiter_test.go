@@ -216,6 +216,36 @@ func TestAbandonedWaitGivesItsPlaceUp(t *testing.T) {
 	})
 }
 
+// What waits is withdrawn, what has its turn is not.
+func TestWithdrawnWaitGivesItsPlaceUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fixedLimiter(t, 1)
+		ctx, withdraw := WithWithdrawal(t.Context())
+		held, err := l.acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := make(chan error)
+		go func() { _, err := l.acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour)); errs <- err }()
+		synctest.Wait()
+		withdraw()
+		withdraw()
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("withdrawn wait: %v", err)
+		}
+		if ctx.Err() != nil {
+			t.Error("what is in flight has ended, too")
+		}
+		held.release(observation{})
+		if _, err := l.acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour)); !errors.Is(err, context.Canceled) {
+			t.Errorf("a request that was withdrawn before: %v", err)
+		}
+		if s := l.Stats(); s.InFlight != [numClasses]int{} || s.Waiting != [numClasses]int{} {
+			t.Errorf("left over: %+v", s)
+		}
+	})
+}
+
 // TestLimiterLosesNoPermit lets waits end in every way at once and counts.
 func TestLimiterLosesNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
