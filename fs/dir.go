@@ -142,6 +142,9 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 		h.node.tree.tell()
 	}
 	h.mu.seek(in.Offset, time.Now())
+	if plus {
+		defer h.mu.complete(f.completes(ctx, in.Pid, in.Offset))()
+	}
 	if err := h.mu.fill(ctx); err != nil {
 		return f.fail("readdir", h.node, nameErrno(err), err)
 	}

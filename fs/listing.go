@@ -375,6 +375,8 @@ type lister struct {
 	pending  []entry
 	valid    manifest.Validity
 	end      bool
+	// completing asks for attributes while an answer is made that has them.
+	completing *completing
 	// changed says that names were met, or missed, that nobody has made or removed here.
 	changed bool
 	// renewals is that of the directory when pending was read.
@@ -440,7 +442,12 @@ func (r *lister) fill(ctx context.Context) error {
 	}
 	for len(r.pending) == 0 && !r.end {
 		cursor, at := r.list.cursor(r.position)
-		entries, valid, err := r.tree.ReadDir(ctx, *r.dir.path.Load(), cursor, r.ask(at))
+		dir, limit := *r.dir.path.Load(), r.ask(at)
+		entries, valid, err := r.tree.ReadDir(ctx, dir, cursor, limit)
+		if err == nil && r.completing.page(dir, entries) {
+			r.renewals = r.dir.renewals.Load()
+			entries, valid, err = r.tree.ReadDir(ctx, dir, cursor, limit)
+		}
 		if err != nil {
 			return err
 		}
@@ -458,6 +465,22 @@ func (r *lister) fill(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// complete makes what is read until the function is called that it returns have attributes, as
+// far as c learns of them. What was read before is read again.
+func (r *lister) complete(c *completing) (done func()) {
+	if c == nil {
+		return func() {}
+	}
+	if c.page(*r.dir.path.Load(), r.pending) {
+		r.pending, r.page, r.end = nil, nil, false
+	}
+	r.completing = c
+	return func() {
+		r.completing = nil
+		c.end()
+	}
 }
 
 // next takes the pending entry.

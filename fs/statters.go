@@ -50,13 +50,24 @@ func (s *statters) lists(thread uint32, dir uint64) bool {
 	mu := &s.slots[thread%statterSlots].mu
 	mu.Lock()
 	defer mu.Unlock()
-	wants := mu.enough > 0 && mu.thread == thread && mu.asked >= mu.enough
+	wants := mu.thread == thread && mu.wants()
 	mu.statter = statter{thread: thread, dir: dir, enough: statterAsks}
 	if wants {
 		mu.enough = 1
 	}
 	return wants
 }
+
+// wants reports whether a thread looked up what it listed last.
+func (s *statters) wants(thread uint32) bool {
+	mu := &s.slots[thread%statterSlots].mu
+	mu.Lock()
+	defer mu.Unlock()
+	return mu.thread == thread && mu.wants()
+}
+
+// wants reports whether its lookups are enough.
+func (s *statter) wants() bool { return s.enough > 0 && s.asked >= s.enough }
 
 // asks notes that a thread looked up a file in dir.
 func (s *statters) asks(thread uint32, dir uint64) {

@@ -40,6 +40,8 @@ type writtenOptions struct {
 	ttl time.Duration
 	// reader, if set, is put between the cache and the bucket.
 	reader func(oss.RangeReader) oss.RangeReader
+	// shown, if set, is put between the names with their attributes and the mount.
+	shown func(*attributes.Tree) manifest.Tree
 	// base holds the cache and staging directories; "" makes new ones.
 	base string
 	// log, if set, is where the mount logs.
@@ -83,6 +85,9 @@ func mountWritten(t testing.TB, e *ossemutest.Emulator, o writtenOptions) *writt
 		shown, err := attributes.New(attributes.Config{Markers: true, TTL: o.ttl}, live, client.As(oss.Demand), client.As(oss.Prefetch), w.cache, nil)
 		must(t, err)
 		tree, closeTree = shown, shown.Close
+		if o.shown != nil {
+			tree = o.shown(shown)
+		}
 		o.space.Noted = shown.Noted
 	}
 	o.space.Dir, o.space.Endpoint, o.space.Bucket = filepath.Join(o.base, "staging"), e.Endpoint, e.Bucket

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"time"
 
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
@@ -13,6 +14,12 @@ import (
 type flight struct {
 	// promote makes a request that nobody waited for as urgent as others.
 	promote func()
+	// withdraw ends it if its turn has not come. It is set where a run asks ahead.
+	withdraw func()
+	// run asks ahead, nil if somebody waits from the beginning; waiters are those who
+	// do. Tree.mu guards them.
+	run     *run
+	waiters int
 	done    chan struct{}
 	// attr and err are set before done is closed.
 	attr *manifest.Attr
@@ -22,45 +29,78 @@ type flight struct {
 	overtaken bool
 }
 
-// ask returns what the metadata of e says. [oss.ErrChanged] means that the key holds
-// another version by now, or none.
-func (t *Tree) ask(ctx context.Context, e *manifest.Entry) (*manifest.Attr, error) {
-	f, own, err := t.join(e.Object)
-	if err != nil {
-		return nil, err
+// ask returns what the metadata of e, an entry of dir, says. [oss.ErrChanged] means that the
+// key holds another version by now, or none.
+func (t *Tree) ask(ctx context.Context, dir string, e *manifest.Entry) (*manifest.Attr, error) {
+	defer t.waiting(dir)()
+	for {
+		f, own, err := t.join(e.Object, nil)
+		if err != nil {
+			return nil, err
+		}
+		if own != nil {
+			go func() {
+				defer t.running.Done()
+				t.fly(own, f, e.Object, t.now)
+			}()
+		} else {
+			f.promote()
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		switch {
+		case f.err != nil && t.root.Err() != nil:
+			return nil, fs.ErrClosed
+		case own == nil && errors.Is(f.err, context.Canceled):
+			continue // it was withdrawn just before
+		}
+		return f.attr, f.err
 	}
-	if own != nil {
-		go func() {
-			defer t.running.Done()
-			t.fly(own, f, e.Object, t.now)
-		}()
-	} else {
-		f.promote()
-	}
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if f.err != nil && t.root.Err() != nil {
-		return nil, fs.ErrClosed
-	}
-	return f.attr, f.err
 }
 
-// join returns the flight for obj. If there is a context, the caller has to fly it under
-// that, and to count it out of t.running afterwards.
-func (t *Tree) join(obj oss.Object) (f *flight, own context.Context, err error) {
+// waiting notes that somebody waits for a name of dir, until the function is called that it
+// returns.
+func (t *Tree) waiting(dir string) (done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.mu.runs[dir]
+	if r == nil {
+		return func() {}
+	}
+	r.Waits()
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		r.Waited(time.Now())
+	}
+}
+
+// join returns the flight for obj, for somebody who waits for it or for a run that asks
+// ahead. If there is a context, the caller has to fly it under that, and to count it out of
+// t.running afterwards.
+func (t *Tree) join(obj oss.Object, r *run) (f *flight, own context.Context, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f := t.mu.flights[obj]; f != nil {
+		if r == nil {
+			f.waiters++
+		}
 		return f, nil, nil
 	}
 	if t.mu.closed {
 		return nil, nil, fs.ErrClosed
 	}
-	f = &flight{done: make(chan struct{})}
+	f = &flight{run: r, done: make(chan struct{})}
 	own, f.promote = oss.WithPromotion(t.root)
+	if r == nil {
+		f.waiters++
+	} else {
+		own, f.withdraw = oss.WithWithdrawal(own)
+		t.heldLocked(r)
+	}
 	t.mu.flights[obj] = f
 	t.running.Add(1)
 	return f, own, nil
@@ -72,6 +112,9 @@ func (t *Tree) fly(ctx context.Context, f *flight, obj oss.Object, from oss.Stat
 		t.mu.Lock()
 		if t.mu.flights[obj] == f {
 			delete(t.mu.flights, obj)
+		}
+		if f.run != nil {
+			f.run.out--
 		}
 		t.mu.Unlock()
 		close(f.done)
@@ -103,7 +146,7 @@ func (t *Tree) fly(ctx context.Context, f *flight, obj oss.Object, from oss.Stat
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if !f.overtaken {
-			t.notes.SetNote(obj, manifest.EncodeAttr(f.attr))
+			t.notes.SetNote(obj, encodeNote(obj, f.attr, false))
 		}
 	}
 }
@@ -114,7 +157,7 @@ func (t *Tree) fly(ctx context.Context, f *flight, obj oss.Object, from oss.Stat
 func (t *Tree) Noted(obj oss.Object, meta map[string]string) {
 	var note []byte // says nothing
 	if meta != nil {
-		note = manifest.EncodeAttr(manifest.AttrOf(meta))
+		note = encodeNote(obj, manifest.AttrOf(meta), true)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

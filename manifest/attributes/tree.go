@@ -102,6 +102,11 @@ func New(cfg Config, base Base, now Bucket, later oss.Stater, notes Notes, reg p
 func (t *Tree) Close() error {
 	t.mu.Lock()
 	t.mu.closed = true
+	for _, r := range t.mu.runs {
+		if r.watch != nil {
+			r.watch.Stop()
+		}
+	}
 	t.mu.Unlock()
 	t.stop()
 	t.running.Wait()
@@ -121,7 +126,7 @@ func (t *Tree) Lookup(ctx context.Context, dir, name string) (manifest.Entry, ma
 			t.met(dir, &e, false)
 			return e, valid, nil
 		}
-		attr, err := t.ask(ctx, &e)
+		attr, err := t.ask(ctx, dir, &e)
 		switch {
 		case err == nil:
 			t.met(dir, &e, true)
@@ -163,7 +168,7 @@ func (t *Tree) recall(e *manifest.Entry) bool {
 	if !ok {
 		return false
 	}
-	attr, ok := manifest.DecodeAttr(note)
+	attr, ok := decodeNote(note, e.Object)
 	if ok {
 		show(e, attr)
 	}
@@ -185,7 +190,7 @@ func (t *Tree) ReadLink(ctx context.Context, e manifest.Entry) (string, error) {
 		return "", fmt.Errorf("read link %q: %w", e.Object.Key, fs.ErrInvalid)
 	}
 	if note, ok := t.notes.Note(e.Object); ok {
-		if attr, ok := manifest.DecodeAttr(note); ok {
+		if attr, ok := decodeNote(note, e.Object); ok {
 			e.Attr = attr
 		}
 	}
@@ -202,7 +207,7 @@ func (t *Tree) ReadLink(ctx context.Context, e manifest.Entry) (string, error) {
 	known := *e.Attr
 	known.Known |= manifest.AttrTarget
 	known.Target = string(target)
-	t.notes.SetNote(e.Object, manifest.EncodeAttr(&known))
+	t.notes.SetNote(e.Object, encodeNote(e.Object, &known, false))
 	return known.Target, nil
 }
 
