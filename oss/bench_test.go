@@ -63,6 +63,42 @@ func BenchmarkReadRange(b *testing.B) {
 	}
 }
 
+// BenchmarkHead asks for what an object's metadata says, as attributes are.
+func BenchmarkHead(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h["Etag"] = []string{`"5B3C1A2E053D763E1B002CC607C5A0FE"`}
+		h["Content-Length"] = []string{"1000"}
+		h["Last-Modified"] = []string{"Fri, 24 Feb 2012 08:43:07 GMT"}
+		h["X-Oss-Meta-Mode"] = []string{"33188"}
+	}))
+	b.Cleanup(server.Close)
+	for _, region := range []string{"", "cn-hangzhou"} {
+		b.Run("region="+region, func(b *testing.B) {
+			source, err := OpenCredentials(CredentialsConfig{AccessKeyID: "id", AccessKeySecret: "secret"}, quietLog())
+			if err != nil {
+				b.Fatal(err)
+			}
+			c, err := Open(Config{Endpoint: server.URL, Bucket: "bucket", Region: region, Credentials: source}, nil, nil, quietLog())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			bucket := c.As(Demand)
+			b.SetParallelism(16)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := bucket.Head(context.Background(), "dir/some/key-000123.jpg"); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
 // BenchmarkBareGet is what net/http alone takes for the same.
 func BenchmarkBareGet(b *testing.B) {
 	for _, s := range benchSizes {

@@ -128,7 +128,7 @@ func (c *Client) serverClock(f *failure) string {
 // adviceOnNetwork explains why no server was reached.
 func (c *Client) adviceOnNetwork(err error) string {
 	var dns *net.DNSError
-	host := c.ranges.host
+	host := c.reads.host
 	switch {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the name %s cannot be resolved: check the endpoint and the bucket's name, and this machine's DNS", dns.Name)

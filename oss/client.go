@@ -21,9 +21,9 @@ type Client struct {
 	metrics   *metrics
 	timing    timing
 	transport *http.Transport
-	// conn signs and frames all requests but ranged GETs, which ranges makes.
-	conn   *sdk.Conn
-	ranges *rangeSigner
+	// conn signs and frames all requests but ranged GETs and HEADs, which reads makes.
+	conn  *sdk.Conn
+	reads *readSigner
 
 	latency [numLatencyKinds]latencyEstimate
 	hedging hedgeBudget
@@ -67,7 +67,7 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 		log:      log,
 		limiter:  limiter,
 		timing:   defaultTiming(),
-		ranges:   newRangeSigner(endpoint, &cfg),
+		reads:    newReadSigner(endpoint, &cfg),
 		hedging:  hedgeBudget{share: cfg.hedgeShare()},
 		closing:  life.Done(),
 		endLife:  endLife,

@@ -9,7 +9,7 @@
 //	Limiter     whose turn it is, and how many requests the service bears
 //	race        sends a late demand read a second time
 //	attempt     one request on the wire, with clocks for its first byte and its body
-//	rangeSigner signs ranged GETs; the vendor's SDK signs and frames the rest
+//	readSigner signs ranged GETs and HEADs; the vendor's SDK signs and frames the rest
 //	transport   HTTP/1.1 over kept connections
 //
 // An answer comes back up as bytes in the caller's own buffer, or as an error

@@ -12,7 +12,8 @@ import (
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
 )
 
-// request is any request but a ranged GET, in the shape of the SDK.
+// request is any request but a ranged GET, in the shape of the SDK, which makes it but
+// for a HEAD.
 type request struct {
 	op     operation
 	method string
@@ -135,7 +136,12 @@ func (v *view) send(a *attempt, r *retrying, req *request) (resp *response, head
 			}
 		}()
 	}
-	answer, err := c.conn.DoWithContext(a.ctx, req.method, c.cfg.Bucket, req.key, req.params, req.header, body, 0, nil)
+	var answer *sdk.Response
+	if req.op == opHead {
+		answer, err = c.askHead(a, req.key)
+	} else {
+		answer, err = c.conn.DoWithContext(a.ctx, req.method, c.cfg.Bucket, req.key, req.params, req.header, body, 0, nil)
+	}
 	if answer != nil {
 		defer answer.Body.Close()
 		header = answer.Headers

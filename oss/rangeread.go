@@ -154,7 +154,7 @@ func (g *getAttempt) open() *failure {
 	span = strconv.AppendInt(span, g.from, 10)
 	span = append(span, '-')
 	span = strconv.AppendInt(span, g.until-1, 10)
-	req := c.ranges.request(g.object.Key, g.etag(), string(span), g.keys)
+	req := c.reads.get(g.object.Key, g.etag(), string(span), g.keys)
 	answer, err := c.transport.RoundTrip(req.WithContext(g.ctx))
 	if err != nil {
 		return g.fail(err, nil)

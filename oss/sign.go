@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// rangeSigner makes the signed ranged GETs, which are nearly all requests. The
+// readSigner makes the signed ranged GETs and HEADs, which are nearly all requests. The
 // SDK signs every other kind. Its general path costs about as much as the rest of
 // a small GET together (see DESIGN.md); this one knows what is signed and keeps
 // what does not change: the date's text, and the V4 key of the day. The result is
 // byte for byte what the SDK sends.
-type rangeSigner struct {
+type readSigner struct {
 	scheme, host string
 	// path is what stands before the escaped key in the URL, resource what stands
 	// before the key in the signed text.
@@ -43,8 +43,8 @@ type signDay struct {
 	key  []byte
 }
 
-func newRangeSigner(endpoint *url.URL, cfg *Config) *rangeSigner {
-	s := &rangeSigner{
+func newReadSigner(endpoint *url.URL, cfg *Config) *readSigner {
+	s := &readSigner{
 		scheme:   endpoint.Scheme,
 		host:     endpoint.Host,
 		path:     "/",
@@ -65,7 +65,7 @@ func escapeKey(key string) string {
 	return strings.ReplaceAll(url.QueryEscape(key), "+", "%20")
 }
 
-func (s *rangeSigner) time() *signTime {
+func (s *readSigner) time() *signTime {
 	now := time.Now()
 	if t := s.now.Load(); t != nil && t.second == now.Unix() {
 		return t
@@ -76,30 +76,42 @@ func (s *rangeSigner) time() *signTime {
 	return t
 }
 
-// request returns the signed GET of the bytes that span names, if key still holds
+// get returns the signed GET of the bytes that span names, if key still holds
 // etag. k is nil for an anonymous one.
-func (s *rangeSigner) request(key, etag, span string, k *keys) *http.Request {
+func (s *readSigner) get(key, etag, span string, k *keys) *http.Request {
+	req := s.request(http.MethodGet, "x-oss-range-behavior:standard\n", key, k)
+	req.Header["Range"] = []string{span}
+	req.Header["X-Oss-Range-Behavior"] = standardRange
+	req.Header["If-Match"] = []string{`"` + etag + `"`}
+	return req
+}
+
+// head returns the signed HEAD of key.
+func (s *readSigner) head(key string, k *keys) *http.Request {
+	return s.request(http.MethodHead, "", key, k)
+}
+
+// request returns a request for key with the signature of method. ranged is the line of
+// the signed text for a header that the caller adds.
+func (s *readSigner) request(method, ranged, key string, k *keys) *http.Request {
 	escaped := escapeKey(key)
 	now := s.time()
 	h := make(http.Header, 8)
 	h["Date"] = []string{now.date}
 	h["User-Agent"] = userAgentHeader
-	h["Range"] = []string{span}
-	h["X-Oss-Range-Behavior"] = standardRange
-	h["If-Match"] = []string{`"` + etag + `"`}
 	if k != nil {
 		if !k.token.empty() {
 			h["X-Oss-Security-Token"] = []string{k.token.reveal()}
 		}
 		if s.region == "" {
-			h["Authorization"] = []string{s.v1(key, now, k)}
+			h["Authorization"] = []string{s.v1(method, ranged, key, now, k)}
 		} else {
 			h["X-Oss-Content-Sha256"] = unsignedPayload
-			h["Authorization"] = []string{s.v4(escaped, now, k)}
+			h["Authorization"] = []string{s.v4(method, ranged, escaped, now, k)}
 		}
 	}
 	return &http.Request{
-		Method:     http.MethodGet,
+		Method:     method,
 		URL:        &url.URL{Scheme: s.scheme, Host: s.host, Path: s.path + key, RawPath: s.path + escaped},
 		Host:       s.host,
 		Header:     h,
@@ -118,12 +130,14 @@ var (
 	unsignedPayload = []string{"UNSIGNED-PAYLOAD"}
 )
 
-func (s *rangeSigner) v1(key string, now *signTime, k *keys) string {
+func (s *readSigner) v1(method, ranged, key string, now *signTime, k *keys) string {
 	mac := hmac.New(sha1.New, []byte(k.secret.reveal()))
 	text := make([]byte, 0, 256)
-	text = append(text, "GET\n\n\n"...)
+	text = append(text, method...)
+	text = append(text, "\n\n\n"...)
 	text = append(text, now.date...)
-	text = append(text, "\nx-oss-range-behavior:standard\n"...)
+	text = append(text, '\n')
+	text = append(text, ranged...)
 	text = appendToken(text, k)
 	text = append(text, s.resource...)
 	text = append(text, key...)
@@ -131,13 +145,15 @@ func (s *rangeSigner) v1(key string, now *signTime, k *keys) string {
 	return "OSS " + k.id + ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func (s *rangeSigner) v4(escaped string, now *signTime, k *keys) string {
+func (s *readSigner) v4(method, ranged, escaped string, now *signTime, k *keys) string {
 	scope := now.day + "/" + s.region + "/oss/aliyun_v4_request"
 	text := make([]byte, 0, 512)
-	text = append(text, "GET\n"...)
+	text = append(text, method...)
+	text = append(text, '\n')
 	text = append(text, s.resource...)
 	text = append(text, strings.ReplaceAll(escaped, "%2F", "/")...)
-	text = append(text, "\n\nx-oss-content-sha256:UNSIGNED-PAYLOAD\nx-oss-range-behavior:standard\n"...)
+	text = append(text, "\n\nx-oss-content-sha256:UNSIGNED-PAYLOAD\n"...)
+	text = append(text, ranged...)
 	text = appendToken(text, k)
 	text = append(text, "\n\nUNSIGNED-PAYLOAD"...)
 	canonical := sha256.Sum256(text)
@@ -163,7 +179,7 @@ func appendToken(text []byte, k *keys) []byte {
 }
 
 // keyOfDay derives the V4 key, four HMACs of which the result is good all day.
-func (s *rangeSigner) keyOfDay(day string, k *keys) []byte {
+func (s *readSigner) keyOfDay(day string, k *keys) []byte {
 	if d := s.dayV4.Load(); d != nil && d.keys == k && d.day == day {
 		return d.key
 	}

@@ -23,9 +23,9 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// TestRangeSignerSendsWhatTheSDKSends compares the fast path with the SDK,
+// TestReadSignerSendsWhatTheSDKSends compares the fast path with the SDK,
 // request for request, over addressing styles, signatures and keys.
-func TestRangeSignerSendsWhatTheSDKSends(t *testing.T) {
+func TestReadSignerSendsWhatTheSDKSends(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"path style": {Endpoint: "http://127.0.0.1:9000"},
 		"IPv6":       {Endpoint: "http://[::1]:9000"},
@@ -63,25 +63,32 @@ func compareSignatures(t *testing.T, cfg Config) {
 	rapid.Check(t, func(rt *rapid.T) {
 		key := rapid.StringN(1, 60, 300).Filter(func(s string) bool { return s != "" && s[0] != '/' }).Draw(rt, "key")
 		synctest.Test(t, func(*testing.T) {
+			k := cfg.Credentials.get()
 			span := "bytes=7-99"
-			if _, err := c.conn.DoWithContext(context.Background(), http.MethodGet, cfg.Bucket, key, map[string]any{}, map[string]string{
+			compareRequests(rt, c, rec, c.reads.get(key, "ABC-1", span, k), key, map[string]string{
 				"Range": span, "X-Oss-Range-Behavior": "standard", "If-Match": `"ABC-1"`,
-			}, nil, 0, nil); err != nil {
-				rt.Fatal(err)
-			}
-			sdk, ours := rec.last, c.ranges.request(key, "ABC-1", span, cfg.Credentials.get())
-			if sdk.URL.RequestURI() != ours.URL.RequestURI() || sdk.URL.Host != ours.URL.Host || sdk.URL.Scheme != ours.URL.Scheme {
-				rt.Fatalf("URL is %v, the SDK's is %v", ours.URL, sdk.URL)
-			}
-			if sdk.Method != ours.Method || sdk.Host != ours.Host {
-				rt.Fatalf("%s %s, the SDK has %s %s", ours.Method, ours.Host, sdk.Method, sdk.Host)
-			}
-			// net/http leaves these two to the request's own fields.
-			sdk.Header.Del("Host")
-			sdk.Header.Del("Content-Length")
-			if diff := cmp.Diff(sdk.Header, ours.Header); diff != "" {
-				rt.Fatalf("header of %q differs (-sdk +ours):\n%s", key, diff)
-			}
+			})
+			compareRequests(rt, c, rec, c.reads.head(key, k), key, map[string]string{})
 		})
 	})
+}
+
+// compareRequests compares ours with what the SDK makes of the same.
+func compareRequests(rt *rapid.T, c *Client, rec *recorder, ours *http.Request, key string, header map[string]string) {
+	if _, err := c.conn.DoWithContext(context.Background(), ours.Method, c.cfg.Bucket, key, map[string]any{}, header, nil, 0, nil); err != nil {
+		rt.Fatal(err)
+	}
+	sdk := rec.last
+	if sdk.URL.RequestURI() != ours.URL.RequestURI() || sdk.URL.Host != ours.URL.Host || sdk.URL.Scheme != ours.URL.Scheme {
+		rt.Fatalf("URL is %v, the SDK's is %v", ours.URL, sdk.URL)
+	}
+	if sdk.Method != ours.Method || sdk.Host != ours.Host {
+		rt.Fatalf("%s %s, the SDK has %s %s", ours.Method, ours.Host, sdk.Method, sdk.Host)
+	}
+	// net/http leaves these two to the request's own fields.
+	sdk.Header.Del("Host")
+	sdk.Header.Del("Content-Length")
+	if diff := cmp.Diff(sdk.Header, ours.Header); diff != "" {
+		rt.Fatalf("%s of %q: header differs (-sdk +ours):\n%s", ours.Method, key, diff)
+	}
 }
