@@ -68,6 +68,8 @@ type leftover struct {
 	// moving counts what may still be published, behind what waits for what failed.
 	moving, behind int
 	failed         []error
+	// removals counts those of behind that would take the only object of a file.
+	removals int
 	// named is some operation that waits.
 	named string
 }
@@ -125,21 +127,31 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 func (s *Space) behind(below string, begun time.Time, l *leftover) {
 	moves := false
 	var causes []error
+	var held []heldRemoval
+	// stuck are those that do not move, with the reason, if that is their own.
+	stuck := make(map[uint64]error)
 	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
 		run := s.mu.runs[v.op.ID]
 		if run.failedSince(begun) {
+			stuck[v.op.ID] = run.err
 			if path := join(v.op.Dir, v.op.Name); !covers(below, path) && len(causes) < maxCauses {
 				causes = append(causes, remedy(path, run.err))
 			}
 			continue
 		}
+		if put := s.lastCopy(v.op); put != nil {
+			held = append(held, heldRemoval{v.op, put})
+			continue
+		}
 		if f := s.lost(v.op); f != nil {
+			stuck[v.op.ID] = errLost(f)
 			if !covers(below, join(f.Dir, f.Name)) && len(causes) < maxCauses {
 				causes = append(causes, errLost(f))
 			}
 			continue
 		}
 		if lost := s.lostBefore(v.op); lost != nil {
+			stuck[v.op.ID] = lost.error()
 			path := join(v.op.Dir, v.op.Name)
 			within := covers(below, path)
 			if within {
@@ -155,10 +167,25 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 		// What failed before is not tried again either while something is before it.
 		waits := !v.ready && !moves && !run.running && !v.op.Begun
 		moves = moves || !waits
+		if waits {
+			stuck[v.op.ID] = nil
+		}
 		if waits && covers(below, join(v.op.Dir, v.op.Name)) {
 			l.moving--
 			l.behind++
 			l.named = join(v.op.Dir, v.op.Name)
+		}
+	}
+	for _, h := range held {
+		cause, is := stuck[h.put.ID]
+		if !is || !covers(below, h.path()) {
+			continue
+		}
+		l.moving--
+		l.behind++
+		l.named = h.path()
+		if l.removals++; l.removals <= maxCauses {
+			l.failed = append(l.failed, h.error(cause))
 		}
 	}
 	if l.behind > 0 {

@@ -1,6 +1,12 @@
 package writeback
 
-import "github.com/pailfs/pailfs/oss"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pailfs/pailfs/oss"
+)
 
 // A file that is published has an object under its name. When it gets another name, that object
 // is all that the bucket has of it until it is published there. So the removal of the old key
@@ -92,32 +98,59 @@ func together(r record, with []record) record {
 	return group
 }
 
-// lastCopy reports whether op, a removal, would take the only object of a file that was to be
-// published elsewhere before it, and cannot be as things are. What can be goes before it by the
-// order. s.mu is held.
-func (s *Space) lastCopy(op *operation) bool {
-	k := s.mu.Keys[op.Key]
+// keptFor returns the publication before which op, a removal, must not be carried out: the key
+// holds the object that a renamed file was published as under its old name, and there is no other
+// of it until that publication ends. It is nil if there is none.
+func (st *state) keptFor(op *operation) *operation {
+	k := st.Keys[op.Key]
 	if op.Kind != opDelete || k == nil {
-		return false
+		return nil
 	}
-	for id := range s.mu.displacedAt(op.Key) {
-		f := s.mu.Files[id]
-		if left := f.leftBehind(); left.Key != op.Key || !sameBytes(left, k.Remote) {
+	for _, id := range slices.Sorted(maps.Keys(st.displacedAt(op.Key))) {
+		f := st.Files[id]
+		// What a request whose end is not known may have made there may be the file's, too.
+		if left := f.leftBehind(); left.Key != op.Key || !sameBytes(left, k.Remote) && len(k.Maybe) == 0 {
 			continue
 		}
-		to := s.mu.Keys[f.Key]
+		to := st.Keys[f.Key]
 		if to == nil {
 			continue
 		}
 		for _, id := range []uint64{to.Pending, to.Flight} {
-			put := s.mu.Ops[id]
-			if put == nil || put.Kind != opPut || put.File != f.ID || put.Order > op.Order {
-				continue
-			}
-			if st := s.standing(put); st.failing || st.absent {
-				return true
+			if put := st.Ops[id]; put != nil && put.Kind == opPut && put.File == f.ID {
+				return put
 			}
 		}
 	}
-	return false
+	return nil
+}
+
+// lastCopy returns the publication that op, a removal, has to wait for although the order would
+// let it pass: one that comes later, was written again for example, or that cannot be carried out
+// as things are. What is before op and can be is left to the order. s.mu is held.
+func (s *Space) lastCopy(op *operation) *operation {
+	put := s.mu.keptFor(op)
+	if put == nil || put.Order >= op.Order {
+		return put
+	}
+	if st := s.standing(put); st.failing || st.absent {
+		return put
+	}
+	return nil
+}
+
+// heldRemoval is a removal that waits for a publication that may come later in the order: what
+// becomes of one becomes of the other.
+type heldRemoval struct{ gone, put *operation }
+
+// path is the name that goes.
+func (h heldRemoval) path() string { return join(h.gone.Dir, h.gone.Name) }
+
+// error says which publication h waits for, and why that is not carried out, if that is known.
+func (h heldRemoval) error(cause error) error {
+	fresh := join(h.put.Dir, h.put.Name)
+	if cause == nil {
+		return fmt.Errorf("%q is the only object of %q, which cannot be published yet", h.path(), fresh)
+	}
+	return fmt.Errorf("%q is the only object of %q, which cannot be published: %w", h.path(), fresh, cause)
 }

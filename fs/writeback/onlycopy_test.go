@@ -27,7 +27,12 @@ type keeper struct {
 // newKeeper returns a world whose cache takes files as adopts says.
 func newKeeper(t *testing.T, seed uint64, adopts bool) *keeper {
 	t.Helper()
-	k := &keeper{world: worldOfFiles(t, seed), live: make(map[string]string), flushed: make(map[string]bool)}
+	return newKeeperIn(worldOfFiles(t, seed), adopts)
+}
+
+func newKeeperIn(w *world, adopts bool) *keeper {
+	w.Helper()
+	k := &keeper{world: w, live: make(map[string]string), flushed: make(map[string]bool)}
 	if k.cache.forgetful = 0; !adopts {
 		k.cache.forgetful = 1
 	}
@@ -44,8 +49,8 @@ func newKeeper(t *testing.T, seed uint64, adopts bool) *keeper {
 		k.Errorf("%q went with %s, and is nowhere else in the bucket: %q", content, key, k.log)
 	}
 	for _, dir := range []string{"d", "e", "g"} {
-		if err := k.space.Mkdir(t.Context(), "", dir, SetAttr{}); err != nil {
-			t.Fatal(err)
+		if err := k.space.Mkdir(k.Context(), "", dir, SetAttr{}); err != nil {
+			k.Fatal(err)
 		}
 	}
 	return k

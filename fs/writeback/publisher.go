@@ -170,7 +170,7 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 // standing is what the order asks. s.mu is held.
 func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
-	held := s.lastCopy(op)
+	held := s.lastCopy(op) != nil
 	return standing{
 		failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.lostBefore(op) != nil,
 		absent:  run.unfinished && !s.mu.Kept[op.ID] || held,
