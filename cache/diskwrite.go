@@ -396,6 +396,7 @@ func (t *ssdTier) pwrite(e *extent, s span) error {
 	if d.blocked || !d.loaded || d.inode != f.inode || e.holds&heldWriting == 0 {
 		return errBusy
 	}
+	d.exists = true // another part may have met an error, and been the first to
 	o.setDisk(s)
 	t.mark(o)
 	return nil
