@@ -276,14 +276,8 @@ func (c *Cache) launch(flights []*flight) {
 	if len(flights) == 0 {
 		return
 	}
-	c.mu.Lock()
-	closed := c.mu.closed
-	if !closed {
-		c.mu.flights.Add(len(flights))
-	}
-	c.mu.Unlock()
 	for _, f := range flights {
-		if closed {
+		if !c.beginFlight() {
 			f.settle(c.ctx, oss.RangeResult{}, errClosed)
 			continue
 		}
@@ -292,6 +286,16 @@ func (c *Cache) launch(flights []*flight) {
 			f.run(c.ctx)
 		}()
 	}
+}
+
+// beginFlight counts a flight, for which Close waits, unless the cache was closed.
+func (c *Cache) beginFlight() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mu.closed {
+		c.mu.flights.Add(1)
+	}
+	return !c.mu.closed
 }
 
 // discard throws away an object whose content is wrong.

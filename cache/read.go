@@ -21,8 +21,8 @@ type place struct {
 	n int64
 }
 
-// maxAttempts is how often a read begins anew because what it found was gone, or
-// because a flight failed that was not started for a read.
+// maxAttempts is how often a read looks for bytes because what it found was gone, or
+// because a flight failed that was not started for a read. Then it fetches them itself.
 const maxAttempts = 4
 
 // plan starts what a read of n bytes at off lacks, and what is to be read ahead of
@@ -203,10 +203,16 @@ func (o *object) readAt(ctx context.Context, p []byte, off int64, observe bool) 
 		switch {
 		case err == nil:
 			p, off, attempt = p[at.n:], off+at.n, 0
-		case attempt < maxAttempts && o.again(ctx, at, err):
+		case !o.again(ctx, at, err):
+			return err
+		case attempt+1 < maxAttempts:
 			attempt++
 		default:
-			return err
+			n, err := readAnew(ctx, o, p, off)
+			if err != nil {
+				return err
+			}
+			p, off, attempt = p[n:], off+n, 0
 		}
 	}
 	return nil
