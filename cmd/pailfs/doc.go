@@ -3,6 +3,7 @@
 //	pailfs mount oss://bucket/prefix /mnt/data --endpoint URL [flags]
 //	pailfs ls
 //	pailfs status /mnt/data
+//	pailfs top
 //	pailfs umount /mnt/data
 //	pailfs manifest build|update|show|ls|verify|diff oss://bucket/prefix
 //	pailfs config
@@ -17,6 +18,8 @@
 //	internal/child       calls that may never return, in a process of their own
 //	internal/look        all mounts of the host, and how each does
 //	internal/ls          pailfs ls
+//	internal/rates       what a mount did between two answers
+//	internal/top         pailfs top
 //	internal/reach       from settings and keys to a bucket
 //	internal/manifests   the commands of pailfs manifest
 //	internal/machine     what the machine gives a mount, and what the process gives up

@@ -119,7 +119,7 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	line("  open", "%d files, %d directories; %d inodes known", fsys.OpenFiles, fsys.OpenDirs, fsys.Inodes)
 	line("  opened", "%d through the daemon, %d in passthrough", fsys.Opens.Cached, fsys.Opens.Passthrough)
 	line("  answered", "%d reads, %s; %d objects found replaced, %d errors", fsys.Reads, terminal.Size(fsys.ReadBytes), fsys.Stale, fsys.Errors)
-	for _, o := range top(r.Latencies, 4) {
+	for _, o := range first(r.Latencies, 4) {
 		line("  "+o.Operation, "%d, median %s, p99 %s", o.Count, seconds(o.P50), seconds(o.P99))
 	}
 	if fsys.Problems.Count > 0 {
@@ -150,7 +150,7 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	line("  endpoint", "%s", where)
 	line("  credentials", "%s", credentialsText(s.Credentials, now))
 	line("  limiter", "%d of %d requests in flight, %d waiting; %d times told to slow down", sum(s.Limiter.InFlight), s.Limiter.Limit, sum(s.Limiter.Waiting), s.Limiter.Throttled)
-	for _, o := range top(s.Requests, 5) {
+	for _, o := range first(s.Requests, 5) {
 		words := []string{strconv.FormatUint(o.Count, 10), "median " + seconds(o.P50), "p99 " + seconds(o.P99)}
 		if o.Bytes > 0 {
 			words = append(words, terminal.Size(int64(o.Bytes)))
@@ -370,8 +370,8 @@ func seconds(s float64) string {
 	return config.Duration(d).String()
 }
 
-// top returns the first n figures.
-func top(f []wire.LatencyStats, n int) []wire.LatencyStats { return f[:min(n, len(f))] }
+// first returns the first n figures.
+func first(f []wire.LatencyStats, n int) []wire.LatencyStats { return f[:min(n, len(f))] }
 
 // sum adds up what belongs to the classes.
 func sum(byClass map[string]int) int {
