@@ -72,17 +72,20 @@ func TestHealthIsWhatTheDaemonSaysIsWrong(t *testing.T) {
 		spoil func(*wire.Status)
 		want  string
 	}{
-		"nothing":         {func(*wire.Status) {}, ""},
-		"refused":         {func(s *wire.Status) { s.Store.Refused = &wire.Refused{Reason: "denied"} }, "refuses access: denied"},
-		"expired":         {func(s *wire.Status) { s.Store.Credentials.Expires = &past }, "credentials have expired"},
-		"not renewed":     {func(s *wire.Status) { s.Store.Credentials.Error = "no role" }, "cannot be renewed: no role"},
-		"failing":         {func(s *wire.Status) { s.Writing.FailingCount = 3 }, "3 uploads fail"},
-		"failing, a path": {func(s *wire.Status) { s.Writing.FailingCount = 1; s.Writing.Failing = []writeback.PendingEntry{{Path: "a", Error: "denied"}} }, "such as a: denied"},
-		"lost":            {func(s *wire.Status) { s.Writing.SuspectCount = 1 }, "the disk lost 1 files"},
-		"corrupted":       {func(s *wire.Status) { s.Cache.Corrupted = 2 }, "2 objects did not match"},
-		"manifest":        {func(s *wire.Status) { s.Manifest.Damaged, s.Manifest.Damage = 1, "bad sum" }, "manifest is damaged: bad sum"},
-		"draining":        {func(s *wire.Status) { s.Drain = &wire.Drain{Reason: "spot", Unsafe: 4} }, "about to go (spot), and 4 changes"},
-		"drained":         {func(s *wire.Status) { s.Drain = &wire.Drain{Reason: "spot", Safe: true} }, ""},
+		"nothing":     {func(*wire.Status) {}, ""},
+		"refused":     {func(s *wire.Status) { s.Store.Refused = &wire.Refused{Reason: "denied"} }, "refuses access: denied"},
+		"expired":     {func(s *wire.Status) { s.Store.Credentials.Expires = &past }, "credentials have expired"},
+		"not renewed": {func(s *wire.Status) { s.Store.Credentials.Error = "no role" }, "cannot be renewed: no role"},
+		"failing":     {func(s *wire.Status) { s.Writing.FailingCount = 3 }, "3 uploads fail"},
+		"failing, a path": {func(s *wire.Status) {
+			s.Writing.FailingCount = 1
+			s.Writing.Failing = []writeback.PendingEntry{{Path: "a", Error: "denied"}}
+		}, "such as a: denied"},
+		"lost":      {func(s *wire.Status) { s.Writing.SuspectCount = 1 }, "the disk lost 1 files"},
+		"corrupted": {func(s *wire.Status) { s.Cache.Corrupted = 2 }, "2 objects did not match"},
+		"manifest":  {func(s *wire.Status) { s.Manifest.Damaged, s.Manifest.Damage = 1, "bad sum" }, "manifest is damaged: bad sum"},
+		"draining":  {func(s *wire.Status) { s.Drain = &wire.Drain{Reason: "spot", Unsafe: 4} }, "about to go (spot), and 4 changes"},
+		"drained":   {func(s *wire.Status) { s.Drain = &wire.Drain{Reason: "spot", Safe: true} }, ""},
 	} {
 		s := &wire.Status{Writing: &writeback.Status{}}
 		c.spoil(s)
