@@ -445,8 +445,9 @@ func (r *lister) fill(ctx context.Context) error {
 		dir, limit := *r.dir.path.Load(), r.ask(at)
 		entries, valid, err := r.tree.ReadDir(ctx, dir, cursor, limit)
 		if err == nil && r.completing.page(dir, entries) {
+			// It may have been renamed meanwhile, and another one be where it was.
 			r.renewals = r.dir.renewals.Load()
-			entries, valid, err = r.tree.ReadDir(ctx, dir, cursor, limit)
+			entries, valid, err = r.tree.ReadDir(ctx, *r.dir.path.Load(), cursor, limit)
 		}
 		if err != nil {
 			return err
