@@ -152,8 +152,12 @@ func (e *Entry) LinkFile() bool {
 func (e *Entry) MayBeLink() bool { return e.Object.Size > 0 && e.Object.Size <= mostLink }
 
 // CursorAfter returns a cursor that continues the listing of a directory after the
-// object with that key in it.
+// object, or the directory, with that key in it.
 func CursorAfter(key string) string {
-	item := key[strings.LastIndexByte(key, '/')+1:]
+	name, directory := strings.CutSuffix(key, "/")
+	item := name[strings.LastIndexByte(name, '/')+1:]
+	if directory {
+		return item + "/:"
+	}
 	return item + ":" + strconv.Itoa(len(item))
 }
