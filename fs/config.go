@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback"
 )
@@ -99,6 +100,8 @@ type Config struct {
 	PassthroughMin int64
 	// pages takes the place of what is known of the kernel's page cache, in tests.
 	pages *pageCache
+	// lateAge is for how long what lost its name is kept at most, in tests; 0 is as ever.
+	lateAge time.Duration
 	// AllowOther lets users other than the one who mounts use the mount.
 	AllowOther bool
 	// AllowNonEmpty permits a mount point that has entries, which it hides.

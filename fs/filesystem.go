@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/lateopens"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -44,6 +45,7 @@ type filesystem struct {
 	statters statters
 	cursors  cursorKeeper
 	idle     idleHandles
+	late     lateopens.Keeper[*inode]
 	notify   notifier
 	mounted  time.Time
 	times    changeTimes

@@ -88,6 +88,7 @@ func (f *filesystem) answer(n *inode, valid manifest.Validity, out *fuse.EntryOu
 func (f *filesystem) Forget(id, references uint64) {
 	if n := f.times.forget(f.nodes, id, references); n != nil {
 		f.idle.drop(n)
+		f.late.Drop(n)
 		if n.tree != nil {
 			f.cursors.forgotten(n.tree)
 		}

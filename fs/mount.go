@@ -97,6 +97,7 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		f.names = localNames{f.space, &f.specials, log}
 	}
 	f.idle.unpin = f.unpin
+	f.late.Age = cfg.lateAge
 	var err error
 	if f.times.clock, err = newKernelClock(); err != nil {
 		return nil, err
@@ -131,6 +132,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	}
 	if m.fs.space != nil {
 		helpers.Go(func() { m.fs.keeping.run(ctx, m.fs) })
+		helpers.Go(func() { m.fs.late.Run(ctx) })
 	}
 	helpers.Go(func() { m.fs.bringing.run(ctx, m.fs) })
 	if m.noOpen.On {

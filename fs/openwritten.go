@@ -32,7 +32,9 @@ func (f *filesystem) openWritten(ctx context.Context, in *fuse.OpenIn, n *inode,
 			err = f.dropPrivileges(ctx, n, &in.Caller)
 		}
 	} else {
-		err = f.hold(ctx, n, st)
+		if err = f.hold(ctx, n, st); err == nil {
+			err = f.bring(ctx, n)
+		}
 	}
 	if err == nil {
 		err = f.answerOpen(n, st, h, out)
@@ -43,6 +45,9 @@ func (f *filesystem) openWritten(ctx context.Context, in *fuse.OpenIn, n *inode,
 		}
 		f.letGo(n, st)
 		return f.refuse("open", n, err)
+	}
+	if n.gone.Load() {
+		f.keep(ctx, n)
 	}
 	return fuse.OK
 }

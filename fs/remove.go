@@ -45,6 +45,7 @@ func (f *filesystem) remove(cancel <-chan struct{}, in *fuse.InHeader, name, doi
 	}
 	n := f.known(dir, &e)
 	f.keep(ctx, n)
+	defer f.partsFrom(ctx, n)()
 	f.moves.RLock()
 	defer f.moves.RUnlock()
 	if err := do(ctx, dir.dirPath(), name); err != nil {

@@ -34,6 +34,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	if there, _, err := f.lookup(ctx, to, newName); err == nil {
 		over, victim = &there, f.known(to, &there)
 		f.keep(ctx, victim)
+		defer f.partsFrom(ctx, victim)()
 	}
 	if err := f.space.Admit(ctx); err != nil {
 		return f.refuse("rename "+oldName, from, err)

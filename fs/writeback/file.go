@@ -152,6 +152,13 @@ func (f *File) Path() (dir, base string, linked bool) {
 	return st.Dir, st.Name, st.Linked
 }
 
+// Lost reports whether f has lost its name, and with it its content: nobody had it open.
+func (f *File) Lost() bool {
+	f.space.mu.Lock()
+	defer f.space.mu.Unlock()
+	return f.forgotten && !f.last.Linked
+}
+
 // Content returns what the content is: the staged file, or an object.
 func (f *File) Content() (obj oss.Object, staged bool) {
 	st := f.known()

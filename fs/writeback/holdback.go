@@ -5,14 +5,22 @@ import "sync"
 // HoldBack keeps the object at key from being deleted or replaced until release is
 // called: somebody who has the file open still reads it. What is changed under its
 // name waits, as a file does that is open for writing.
-func (s *Space) HoldBack(key string) (release func()) {
+func (s *Space) HoldBack(key string) (release func()) { return s.holdIn(s.mu.held, key) }
+
+// HoldBackUnlessDraining is HoldBack for somebody who may open the file yet: a flush or
+// a drain does not wait for that.
+func (s *Space) HoldBackUnlessDraining(key string) (release func()) {
+	return s.holdIn(s.mu.heldLightly, key)
+}
+
+func (s *Space) holdIn(held map[string]int, key string) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.held[key]++
+	held[key]++
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
-		if s.mu.held[key]--; s.mu.held[key] == 0 {
-			delete(s.mu.held, key)
+		if held[key]--; held[key] == 0 {
+			delete(held, key)
 		}
 		s.mu.Unlock()
 		wake(s.publishNow)
@@ -23,7 +31,7 @@ func (s *Space) HoldBack(key string) (release func()) {
 func (s *Space) heldBack(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.held[key] > 0 {
+	if s.mu.held[key] > 0 || s.mu.heldLightly[key] > 0 && s.mu.draining == 0 {
 		return errOpen
 	}
 	return nil

@@ -206,8 +206,9 @@ type Space struct {
 		unfinished map[uint64]bool
 		// spoiled says that the disk lost something of a file, in this run or before.
 		spoiled bool
-		// held counts, by key, those who still read an object that is about to go.
-		held map[string]int
+		// held counts, by key, those who still read an object that is about to go;
+		// heldLightly those who may open it yet, for whom a flush does not wait.
+		held, heldLightly map[string]int
 		// notices are names of which Config.Changed has to be told.
 		notices []nameID
 		stats   counters
@@ -282,7 +283,7 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.undurable = make(undurable)
 	s.mu.failed = make(map[uint64]bool)
 	s.mu.unfinished = make(map[uint64]bool)
-	s.mu.held = make(map[string]int)
+	s.mu.held, s.mu.heldLightly = make(map[string]int), make(map[string]int)
 	s.mu.made = make(madeDirs)
 	s.mu.using = make(map[string]int)
 	s.mu.asks = make(map[string]ask)
