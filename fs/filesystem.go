@@ -11,6 +11,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/fs/internal/lateopens"
+	"github.com/pailfs/pailfs/fs/internal/moves"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -36,7 +37,7 @@ type filesystem struct {
 
 	nodes    *nodeTable
 	changed  byPath
-	moves    moves
+	moves    moves.Moves
 	handles  handleTable
 	keeping  keeping
 	pages    pageCache

@@ -70,7 +70,7 @@ func (f *filesystem) renameDirectory(ctx context.Context, from, to *inode, oldNa
 	f.moves.Lock()
 	defer f.moves.Unlock()
 	path, now := join(from.dirPath(), oldName), join(to.dirPath(), newName)
-	defer f.moves.begins(path, now)()
+	defer f.moves.Begins(path, now)()
 	if path != now && f.specials.any(now) {
 		return syscall.ENOTEMPTY
 	}

@@ -68,12 +68,12 @@ func (n Names) ReadLink(ctx context.Context, s Shown) (string, error) {
 }
 
 // Moment returns a number for [Names.Renamed].
-func (n Names) Moment() uint64 { return n.fs.moves.count.Load() }
+func (n Names) Moment() uint64 { return n.fs.moves.Now() }
 
 // Renamed reports whether since a moment the path dir may have meant another directory than
 // now, because it or one above was renamed. If not, what was learnt by that path since then is
 // of one directory. Renames elsewhere do not count, and nobody waits.
-func (n Names) Renamed(dir string, since uint64) bool { return n.fs.moves.touched(dir, since) }
+func (n Names) Renamed(dir string, since uint64) bool { return n.fs.moves.Touched(dir, since) }
 
 // showAt returns the entry e of the directory at the path dir.
 func (f *filesystem) showAt(dir string, e *entry) Shown {
