@@ -7,6 +7,7 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/detached"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/doctor"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/ls"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/manifests"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/top"
@@ -22,6 +23,7 @@ type cli struct {
 	LS       ls.Cmd        `cmd:"" name:"ls" help:"Show the mounts of this host and how each does."`
 	Status   statusCmd     `cmd:"" help:"Show what a mount does."`
 	Top      top.Cmd       `cmd:"" help:"Show what mounts do in a second, again and again."`
+	Doctor   doctor.Cmd    `cmd:"" help:"Look whether this host, and a bucket from it, are what a mount needs."`
 	GPU      gpuCmd        `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
 	Run      gpuCmd        `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
 	Manifest manifests.Cmd `cmd:"" help:"Make, publish and compare manifests: the names of a bucket, written down once."`

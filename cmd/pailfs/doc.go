@@ -5,6 +5,7 @@
 //	pailfs status /mnt/data
 //	pailfs top
 //	pailfs umount /mnt/data
+//	pailfs doctor oss://bucket/prefix
 //	pailfs manifest build|update|show|ls|verify|diff oss://bucket/prefix
 //	pailfs config
 //	pailfs version
@@ -20,6 +21,7 @@
 //	internal/ls          pailfs ls
 //	internal/rates       what a mount did between two answers
 //	internal/top         pailfs top
+//	internal/doctor      pailfs doctor
 //	internal/reach       from settings and keys to a bucket
 //	internal/manifests   the commands of pailfs manifest
 //	internal/machine     what the machine gives a mount, and what the process gives up

@@ -74,7 +74,7 @@ func TestConfigurationDocumentSaysWhatTheProgramTakes(t *testing.T) {
 
 // TestCommandsExplainThemselves: each command has a description with examples.
 func TestCommandsExplainThemselves(t *testing.T) {
-	for _, command := range []string{"mount", "umount", "drain", "staged", "ls", "status", "top", "warm", "evict", "config", "version"} {
+	for _, command := range []string{"mount", "umount", "drain", "staged", "ls", "status", "top", "doctor", "warm", "evict", "config", "version"} {
 		o := programtest.Run(t, programtest.Environ(), command, "--help")
 		if o.Code != 0 || o.Stderr != "" {
 			t.Errorf("%s --help: exit code %d, %s", command, o.Code, o.Stderr)

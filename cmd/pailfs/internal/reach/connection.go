@@ -96,6 +96,9 @@ func (c *Connection) Client(name string) (*oss.Client, error) {
 	return client, nil
 }
 
+// Throttled returns how often the service said to slow down.
+func (c *Connection) Throttled() uint64 { return c.limiter.Stats().Throttled }
+
 // Close ends what runs.
 func (c *Connection) Close() error {
 	var failed error
