@@ -127,9 +127,15 @@ func TestEmptyFileIsValid(t *testing.T) {
 }
 
 func TestMisspelledVariableIsRefused(t *testing.T) {
-	_, err := Load("", []string{"PAILFS_READONLY=1"}, Flags{})
-	if err == nil || !strings.Contains(err.Error(), "PAILFS_READONLY is not a setting: did you mean PAILFS_READ_ONLY?") {
-		t.Errorf("got %v", err)
+	for wrong, right := range map[string]string{"PAILFS_READONLY": "PAILFS_READ_ONLY", "PAILFS_ENDPONIT": "PAILFS_ENDPOINT"} {
+		_, err := Load("", []string{wrong + "=1"}, Flags{})
+		if err == nil || !strings.Contains(err.Error(), wrong+" is not a setting: did you mean "+right+"?") {
+			t.Errorf("got %v", err)
+		}
+	}
+	// The nearest, and not the first that is near.
+	if got := nearestVariable("PAILFS_GIDD", []string{"PAILFS_UID", "PAILFS_GID"}); got != "PAILFS_GID" {
+		t.Errorf("nearest is %q", got)
 	}
 	if _, err := Load("", []string{"PAILFS_PORT_80_TCP_ADDR=10.0.0.1"}, Flags{}); err != nil {
 		t.Errorf("a variable of somebody else was refused: %v", err)

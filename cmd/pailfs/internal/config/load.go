@@ -104,10 +104,8 @@ func (l *Loaded) loadEnv(environ []string, settings []Setting) error {
 		}
 		s, known := byEnv[name]
 		if !known {
-			for _, n := range names {
-				if distance(name, n) <= 2 {
-					return fmt.Errorf("environment variable %s is not a setting: did you mean %s?", name, n)
-				}
+			if n := nearestVariable(name, names); n != "" {
+				return fmt.Errorf("environment variable %s is not a setting: did you mean %s?", name, n)
 			}
 			continue
 		}
@@ -117,6 +115,18 @@ func (l *Loaded) loadEnv(environ []string, settings []Setting) error {
 		l.origins[s.Name] = Origin{Layer: Env, Where: name}
 	}
 	return nil
+}
+
+// nearestVariable returns that of names from which name differs least, in two letters at most; ""
+// if there is none.
+func nearestVariable(name string, names []string) (nearest string) {
+	least := 3
+	for _, n := range names {
+		if d := distance(name, n); d < least {
+			nearest, least = n, d
+		}
+	}
+	return nearest
 }
 
 // FileEnv is the variable that names the configuration file where no flag does.
