@@ -57,6 +57,9 @@ func (c *umountCmd) Run(p command.Program) error {
 	case state == mountpoint.Stuck:
 		return fmt.Errorf("unmount %s: the daemon does not answer: wait, or end it with pailfs umount --force %s", at, at)
 	}
+	if err := c.permitted(at); err != nil {
+		return err
+	}
 	if !c.Force && !c.Lazy {
 		if err := drainMount(p, at, time.Duration(c.Timeout)); err != nil {
 			return err
@@ -80,6 +83,22 @@ func (c *umountCmd) Run(p command.Program) error {
 	return c.ended(p, at, answer)
 }
 
+// permitted says so if this user may not unmount, before it is waited for uploads: whoever may
+// not is not to be told that something is not uploaded.
+func (c *umountCmd) permitted(at string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
+	defer cancel()
+	err := ask.Call(ctx, at, wire.MethodUmount, wire.UmountParams{Result: true}, nil)
+	if errors.Is(err, &control.Error{Code: control.CodeRefused}) {
+		return notPermitted(at)
+	}
+	return nil // whatever else is wrong, what follows tells
+}
+
+func notPermitted(at string) error {
+	return fmt.Errorf("unmount %s: not permitted: only root and the user who mounted it may", at)
+}
+
 // errNobodySeen is the error of a mount that is in use by nobody who can be seen from here.
 var errNobodySeen = errors.New("in use by a process that cannot be seen from here: stop it, or use --lazy")
 
@@ -92,7 +111,7 @@ func (c *umountCmd) end(at string, m mountpoint.Mount) (answer wire.UmountAnswer
 	answer, err = c.ask(at)
 	switch {
 	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
-		return answer, nil, fmt.Errorf("unmount %s: not permitted: only root and the user who mounted it may", at)
+		return answer, nil, notPermitted(at)
 	case err != nil && c.Force:
 		return answer, nil, abort(m)
 	case err != nil:

@@ -138,9 +138,7 @@ func (d *Daemon) open(ctx context.Context) error {
 	d.warmAtMount(d.Settings.PolicyWarm)
 	d.web.Serve(d.registry, d.health)
 	d.notify = newNotifier(d.Log.Logger)
-	if len(d.store.first) == 0 {
-		d.Log.Warn("there is no object yet: the mount is empty. Check the prefix if that is not so", "source", d.Source.String())
-	}
+	d.tellOfEmptyPrefix(ctx)
 	d.warnings.tell()
 	d.Log.Info("ready", "source", d.Source.String(), "mountpoint", d.At, "version", d.Version, "pid", os.Getpid())
 	return nil
