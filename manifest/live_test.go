@@ -693,6 +693,32 @@ func TestWhatIsUsedIsNotEvicted(t *testing.T) {
 	}
 }
 
+func TestMemoryIsNotFilledBeforeAReaderWhoIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newNumberedBucket("big/", 50_000)
+		b.put("hot/x", 1)
+		b.latency = time.Millisecond
+		l := newTestLive(t, LiveConfig{MaxBytes: 400_000}, b)
+		if _, _, err := l.ReadDir(t.Context(), "big", "", 1000); err != nil {
+			t.Fatal(err)
+		}
+		mustFind(t, l, "hot", "x")
+		// One who waits for the next page, and does not get to run when it has come.
+		l.mu.Lock()
+		d := l.mu.directories["big/"]
+		d.readers++
+		l.scout(d, "000999.jpg")
+		l.mu.Unlock()
+		time.Sleep(time.Second)
+		l.mu.Lock()
+		d.readers--
+		l.mu.Unlock()
+		b.requests()
+		mustFind(t, l, "hot", "x")
+		assertRequests(t, b, 0, "looking up what was used before a page came")
+	})
+}
+
 func TestStaleTokenIsReplacedByTheKey(t *testing.T) {
 	b := &tokenlessBucket{fakeBucket: newNumberedBucket("", 2500)}
 	l := newTestLive(t, LiveConfig{}, b)

@@ -19,6 +19,10 @@ const (
 	// is not known whether a guess hits anything, or a tenth more than what overlaps takes;
 	// paidPages when it should, and freePages how many there may be in any case then.
 	paidGuesses, paidPages, freePages = 1.25, 2, 15
+	// mostUnread is which part of the memory may hold what no reader has come to when a
+	// round begins. All of it would be filled before a reader who is slow, and what others
+	// use would go.
+	mostUnread = 4
 )
 
 // scout asks for pages of a large directory before its reader comes to them, many at
@@ -90,7 +94,7 @@ func (l *Live) guess(d *directory) {
 		return
 	}
 	c := d.chart(d.scout.from, time.Now().Add(-l.cfg.TTL))
-	if c == nil {
+	if c == nil || c.unread() >= l.cfg.MaxBytes/mostUnread {
 		return
 	}
 	for _, start := range c.round(d.scout, l.roundPages(c)) {
@@ -108,6 +112,16 @@ func (l *Live) guess(d *directory) {
 func (l *Live) roundPages(c *chart) int {
 	page := c.fresh[c.edge].bytes() + runOverhead
 	return int(min(roundPages, l.cfg.MaxBytes/8/page))
+}
+
+// unread returns the bytes of what was asked for ahead of readers, and none has come to.
+func (c *chart) unread() (bytes int64) {
+	for _, r := range c.fresh {
+		if r.used.Load() == r.sent.UnixNano() {
+			bytes += r.bytes()
+		}
+	}
+	return bytes
 }
 
 // pages returns how many pages the known items would fill.
