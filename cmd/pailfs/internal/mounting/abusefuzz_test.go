@@ -3,20 +3,15 @@
 package mounting
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -32,6 +27,10 @@ const (
 type fuzzed struct {
 	rng            *rand.Rand
 	sessions, jobs []string
+	// hands are the open descriptions that it has, cursors those of answers that it did not
+	// fetch to their end.
+	hands   []hand
+	cursors [][16]byte
 }
 
 type anyParams map[string]any
@@ -155,18 +154,58 @@ func pick(rng *rand.Rand, all []string) string {
 func (f *fuzzed) session() string { return pick(f.rng, f.sessions) }
 func (f *fuzzed) job() string     { return pick(f.rng, f.jobs) }
 
+// hand is an open description of the mount, by which sessions are used.
+type hand struct {
+	client *control.Client
+	dir    *os.File
+}
+
+func takeHand(at string) (h hand, err error) {
+	if h.dir, err = os.Open(at); err != nil {
+		return h, err
+	}
+	if h.client, err = control.Dial(at); err != nil {
+		return h, errors.Join(err, h.dir.Close())
+	}
+	return h, nil
+}
+
+func (h hand) close() error { return errors.Join(h.client.Close(), h.dir.Close()) }
+
+// mostHands is how many open descriptions a user has at once. They stay open between its
+// calls, and with them its sessions.
+const mostHands = 3
+
+// shake opens another description, or closes one, whose sessions may lose their client.
+func (f *fuzzed) shake(at string) error {
+	switch k := f.rng.IntN(10 * mostHands); {
+	case len(f.hands) == 0 || k < mostHands && len(f.hands) < mostHands:
+		h, err := takeHand(at)
+		if err == nil {
+			f.hands = append(f.hands, h)
+		}
+		return err
+	case k == mostHands && len(f.hands) > 1:
+		h := f.hands[0]
+		f.hands = f.hands[1:]
+		return h.close()
+	}
+	return nil
+}
+
 // step makes one call.
-func (f *fuzzed) step(c *control.Client, dir *os.File, methods map[string]func(*fuzzed) anyParams, names []string) error {
+func (f *fuzzed) step(methods map[string]func(*fuzzed) anyParams, names []string) error {
 	method := pick(f.rng, names)
 	if f.rng.IntN(2) == 0 {
 		method = pick(f.rng, usual)
 	}
 	params := methods[method](f)
-	if f.rng.IntN(20) == 0 {
-		return abandon(dir, method, params)
+	h := f.hands[f.rng.IntN(len(f.hands))]
+	if f.rng.IntN(4) == 0 {
+		return f.raw(h.dir, method, params)
 	}
 	var result map[string]any
-	err := calls(c, method, params, &result)
+	err := calls(h.client, method, params, &result)
 	if id, ok := result["session"].(string); ok {
 		f.sessions = append(f.sessions, id)
 	}
@@ -177,29 +216,6 @@ func (f *fuzzed) step(c *control.Client, dir *os.File, methods map[string]func(*
 		return nil // it was told what it wanted, or why not
 	}
 	return fmt.Errorf("%s: %w", method, err)
-}
-
-// abandon begins a call and never asks after it.
-func abandon(dir *os.File, method string, params anyParams) error {
-	document := anyParams{"method": method}
-	if params != nil {
-		document["params"] = params
-	}
-	payload, err := json.Marshal(document)
-	if err != nil {
-		return err
-	}
-	const header = 32
-	buf := make([]byte, control.BufferSize)
-	copy(buf, "PAIL\x01\x01")
-	length := copy(buf[header:], payload)
-	buf[8], buf[9] = byte(length), byte(length>>8)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), uintptr(control.Command), uintptr(unsafe.Pointer(&buf[0])))
-	runtime.KeepAlive(buf)
-	if errno != 0 && errno != unix.EINTR {
-		return fmt.Errorf("%s, abandoned: %w", method, errno)
-	}
-	return nil
 }
 
 // numberOf returns the number that a variable of the environment has, or another.
@@ -216,8 +232,9 @@ func numberOf(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// TestNoCallOfManyUsersTakesMoreThanTheBound makes random calls of every method as a hundred
-// users, and compares the daemon's memory with its bound. PAILFS_ABUSE_CALLS=300000 is its full
+// TestNoCallOfManyUsersTakesMoreThanTheBound makes random calls of every method, and sends
+// frames that are wrong, as a hundred users whose sessions stay open, and compares the
+// daemon's memory with its bound. PAILFS_ABUSE_CALLS=300000 is its full
 // size.
 func TestNoCallOfManyUsersTakesMoreThanTheBound(t *testing.T) {
 	total, seed := numberOf(t, fuzzCallsEnv, 3000), numberOf(t, fuzzSeedEnv, 1)
@@ -234,21 +251,32 @@ func TestNoCallOfManyUsersTakesMoreThanTheBound(t *testing.T) {
 		t.FailNow()
 	}
 	var failures atomic.Int64
-	abusers(t, m.at, fuzzUsers, func(i int, c *control.Client) {
-		f := &fuzzed{rng: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
-		dir, err := os.Open(m.at)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer func() { _ = dir.Close() }()
-		for range total / fuzzUsers {
-			if err := f.step(c, dir, methods, names); err != nil && failures.Add(1) < 10 {
+	// What they hold stays open until the memory was looked at.
+	all := make([]fuzzed, fuzzUsers)
+	abusers(t, m.at, fuzzUsers, func(i int, _ *control.Client) {
+		f := &all[i]
+		f.rng = rand.New(rand.NewPCG(uint64(seed), uint64(i)))
+		fail := func(err error) {
+			if err != nil && failures.Add(1) < 10 {
 				t.Errorf("seed %d, user %d: %v", seed, firstAbuser+i, err)
 			}
+		}
+		for range total / fuzzUsers {
+			if err := f.shake(m.at); err != nil {
+				fail(err)
+				break
+			}
+			fail(f.step(methods, names))
 		}
 	})
 	m.sampler(t, 0)
 	m.readAll(t)
 	m.bounded(t)
+	for i := range all {
+		for _, h := range all[i].hands {
+			if err := h.close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
