@@ -172,10 +172,12 @@ var exerciseKinds = slices.Concat([]exerciseKind{
 	}},
 	{name: "drop pages", do: func(x *exerciser, f *twin) error {
 		x.note("drop pages", f.name)
+		x.did = true
 		return unix.Fadvise(f.open[0], 0, 0, unix.FADV_DONTNEED)
 	}},
 	{name: "reopen", do: func(x *exerciser, f *twin) error {
 		x.note("reopen", f.name)
+		x.did = true
 		if err := x.shut(f); err != nil {
 			return err
 		}
@@ -259,6 +261,7 @@ func (x *exerciser) holes(f *twin) error {
 	}
 	off := x.rng.Int64N(size + exerciseBlock)
 	x.note("holes", f.name, " at ", off)
+	x.did = off < size
 	var data, hole [2]int64
 	var errs [2]error
 	for side, fd := range f.open {
