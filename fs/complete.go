@@ -45,7 +45,7 @@ func (c *completing) page(dir string, page []entry) bool {
 	}
 	var lack []manifest.Entry
 	for i := range page {
-		if e := &page[i]; e.Partial && e.File == nil && e.Kind != manifest.Directory {
+		if e := &page[i]; lacking(e) {
 			lack = append(lack, e.Entry)
 		}
 	}
@@ -54,4 +54,9 @@ func (c *completing) page(dir string, page []entry) bool {
 	}
 	c.tree.Complete(c.ctx, dir, lack)
 	return true
+}
+
+// lacking reports whether a request tells the attributes of e.
+func lacking(e *entry) bool {
+	return e.Partial && e.File == nil && e.Kind != manifest.Directory
 }

@@ -375,8 +375,10 @@ type lister struct {
 	pending  []entry
 	valid    manifest.Validity
 	end      bool
-	// completing asks for attributes while an answer is made that has them.
+	// completing asks for attributes while an answer is made that has them; asked is the
+	// position before which it has.
 	completing *completing
+	asked      int
 	// changed says that names were met, or missed, that nobody has made or removed here.
 	changed bool
 	// renewals is that of the directory when pending was read.
@@ -397,7 +399,7 @@ func (r *lister) seek(off uint64, now time.Time) {
 			return
 		}
 	}
-	r.position, r.pending, r.end, r.sought = position, nil, false, seeks.First
+	r.position, r.pending, r.end, r.sought, r.asked = position, nil, false, seeks.First, 0
 	switch {
 	case position == 0:
 		r.sought = 0
@@ -444,7 +446,7 @@ func (r *lister) fill(ctx context.Context) error {
 		cursor, at := r.list.cursor(r.position)
 		dir, limit := *r.dir.path.Load(), r.ask(at)
 		entries, valid, err := r.tree.ReadDir(ctx, dir, cursor, limit)
-		if err == nil && r.completing.page(dir, entries) {
+		if err == nil && r.lacks(dir, at, entries) {
 			// It may have been renamed meanwhile, and another one be where it was.
 			r.renewals = r.dir.renewals.Load()
 			entries, valid, err = r.tree.ReadDir(ctx, *r.dir.path.Load(), cursor, limit)
@@ -474,14 +476,26 @@ func (r *lister) complete(c *completing) (done func()) {
 	if c == nil {
 		return func() {}
 	}
-	if c.page(*r.dir.path.Load(), r.pending) {
+	r.completing = c
+	if r.lacks(*r.dir.path.Load(), r.position, r.pending) || len(r.pending) > 0 && lacking(&r.pending[0]) {
 		r.pending, r.page, r.end = nil, nil, false
 	}
-	r.completing = c
 	return func() {
 		r.completing = nil
 		c.end()
 	}
+}
+
+// lacks asks for the attributes of entries from position at on that were not asked for yet, and
+// reports whether to read them again. Answers are short where the buffer is: what has no answer
+// holds up one of them, not each that follows.
+func (r *lister) lacks(dir string, at int, entries []entry) bool {
+	from := min(max(r.asked-at, 0), len(entries))
+	if r.completing == nil || from == len(entries) {
+		return false
+	}
+	r.asked = at + len(entries)
+	return r.completing.page(dir, entries[from:])
 }
 
 // next takes the pending entry.
