@@ -25,6 +25,8 @@ type configCmd struct {
 func (configCmd) Help() string {
 	return `The settings come from flags, then PAILFS_ variables, then the file, then defaults; the first that says something wins.
 
+Exit codes: 0 shown, 1 failed, 2 wrong arguments, or settings that cannot be.
+
 Examples:
 
 	pailfs config
