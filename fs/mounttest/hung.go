@@ -38,7 +38,7 @@ func Hung(t *testing.T, kind, source string) (at string) {
 	go func() { served <- swallow(device) }()
 	t.Cleanup(func() {
 		// Without its device the connection is aborted, and who waits gets an error.
-		err := errors.Join(unix.Unmount(at, unix.MNT_DETACH), device.Close(), <-served)
+		err := errors.Join(device.Close(), <-served, unix.Unmount(at, unix.MNT_DETACH))
 		if err != nil {
 			t.Errorf("end the hung mount: %v", err)
 		}
