@@ -70,7 +70,7 @@ func TestTopPrintsLinesIntoAPipeUntilInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	for text.Scan() { //nolint:revive // what was printed before it ended
+	for text.Scan() { // what was printed before it ended
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("interrupted it ends with %v", err)
