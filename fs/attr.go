@@ -103,8 +103,8 @@ func (f *filesystem) fileAttr(n *inode, file *writeback.File, a *fuse.Attr) {
 	if err != nil {
 		f.log.Warn("the attributes of a staged file cannot be read", "path", n.path(), "err", err)
 	}
-	if !now.Linked {
-		a.Nlink = 0
+	if !now.Linked || n.gone.Load() {
+		a.Nlink = 0 // the file says it, unless it was left to the store before its name went
 	}
 	a.Mode = fuse.S_IFREG | f.cfg.FileMode
 	if n.kind == manifest.Symlink {

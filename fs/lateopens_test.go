@@ -54,6 +54,16 @@ var lateFiles = []lateFile{
 	{name: "written and large", size: 3 << 20, put: nothingPut, at: fileWritten, drained: true, writes: true},
 	{name: "published", size: 100_000, put: nothingPut, at: filePublished, drained: true},
 	{name: "published and large", size: 3 << 20, put: nothingPut, at: filePublished, drained: true},
+	{
+		name: "left to the bucket", size: 100_000, put: nothingPut, drained: true,
+		at: func(t *testing.T, w *written, name string, content []byte) {
+			filePublished(t, w, name, content)
+			eventually(t, "the space forgets it", func() bool {
+				e, _, err := w.space.Lookup(t.Context(), "", name)
+				return err == nil && e.File == nil
+			})
+		},
+	},
 	{name: "in the bucket", size: 100_000, put: objectPut, at: nothingDone},
 	{name: "in the bucket and large", size: 3 << 20, put: objectPut, at: nothingDone},
 	{
