@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/oss"
 )
 
 const (
@@ -95,7 +96,9 @@ func (s *Space) replaceJournal() error {
 	if err != nil {
 		return err
 	}
-	return s.journal.Replace(&s.mu, func() ([]byte, error) { return s.mu.snapshot(inline, s.readContent) })
+	return s.journal.Replace(&s.mu, func() ([]byte, error) {
+		return s.mu.snapshot(inline, s.readContent)
+	})
 }
 
 // readInline returns the content of files that is in their records only. What was
@@ -180,7 +183,7 @@ func (s *Space) readContent(f *fileState) ([]byte, error) {
 // little, and so new, that it may be read under the lock.
 func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]byte, error)) ([]byte, error) {
 	// It is made for all of it: to grow step by step costs several times as much memory.
-	room := 512 * (len(st.Files) + len(st.Ops) + len(st.Keys))
+	room := snapshotRoom(st)
 	for _, c := range inline {
 		room += len(c.data)
 	}
@@ -244,6 +247,42 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 	}
 	// Last, because applying counts orders.
 	return frame(b, &snapCounters{st.NextFile, st.NextOp, st.NextOrder}), nil
+}
+
+// snapshotRoom returns about how many bytes the records are that make st, and rather more
+// than less, but for content.
+func snapshotRoom(st *state) int {
+	// What a record of each kind has beside its strings.
+	const file, object, name, op, key, rest = 72, 32, 32, 64, 32, 4096
+	room := rest
+	for _, f := range st.Files {
+		room += file + len(f.Dir) + len(f.Name) + len(f.Key)
+		for _, o := range []*oss.Object{&f.Object, &f.Origin, &f.Published} {
+			if o.Key != "" {
+				room += object + len(o.Key) + len(o.ETag)
+			}
+		}
+		for _, p := range []*partial{f.Partial, f.Vouched} {
+			if p != nil {
+				room += file + len(p.Local)
+			}
+		}
+		if f.XAttrs != nil {
+			room += file + len(f.XAttrs.Given) + len(f.XAttrs.Pub)
+		}
+	}
+	for dir, names := range st.Names {
+		for base, n := range names {
+			room += name + len(dir) + len(base) + len(n.Key)
+		}
+	}
+	for _, o := range st.Ops {
+		room += op + len(o.Key) + len(o.Dir) + len(o.Name)
+	}
+	for k := range st.Keys {
+		room += key + len(k)
+	}
+	return room
 }
 
 // chtime sets the time of the last write of a file, in nanoseconds since 1970.

@@ -89,9 +89,10 @@ type File struct {
 	// fresh says that the content began with nothing and was not published since. It
 	// saves a comparison.
 	fresh bool
-	// forgotten says that the base tree has taken over, and last what the state was.
+	// forgotten says that the base tree has taken over, and last what the state was, nil
+	// until then: most files that wait to be published have no use for the room.
 	forgotten bool
-	last      fileState
+	last      *fileState
 }
 
 // file returns the living file of an id. s.mu is held.
@@ -124,14 +125,20 @@ func (f *File) known() fileState {
 	if st := f.space.mu.Files[f.id]; st != nil {
 		return *st
 	}
-	return f.last
+	if f.last != nil {
+		return *f.last
+	}
+	return fileState{}
 }
 
 // forget lets go of f. Space.mu is held; the record that removes its state follows.
 func (f *File) forget() {
 	f.forgotten = true
+	if f.last == nil {
+		f.last = new(fileState)
+	}
 	if st := f.space.mu.Files[f.id]; st != nil {
-		f.last = *st
+		*f.last = *st
 	}
 	delete(f.space.mu.files, f.id)
 	delete(f.space.mu.undurable, f.id)
