@@ -103,6 +103,7 @@ func (r *round) soak() {
 	began := time.Now()
 	each := soakTime() / time.Duration(max(6, int(soakTime()/(10*time.Minute))))
 	var done string
+	var busy []moment
 	for part := 0; part < leastParts || time.Since(began) < soakTime(); part++ {
 		l := newLoad(w)
 		l.prefix, l.steady = fmt.Sprint("part", part, "-"), true
@@ -111,7 +112,9 @@ func (r *round) soak() {
 		j := w.job(r.rng)
 		j.Files, j.Readers = data, 3
 		readers := j.start(r.t)
-		time.Sleep(each)
+		for end := time.Now().Add(each); time.Now().Before(end); time.Sleep(time.Second) {
+			busy = append(busy, r.moment(d))
+		}
 		readers.tell()
 		l.end()
 		readers.wait(d).sound(r.t, "soaking")
@@ -136,10 +139,44 @@ func (r *round) soak() {
 	// The samples are of a daemon that rests. What takes memory for seconds shows here alone.
 	most := d.mostResident()
 	r.say("at most %d MiB resident", most>>20)
-	if most > memoryTier+memoryBeside {
-		r.t.Errorf("%d MiB resident at most, want at most %d MiB", most>>20, (memoryTier+memoryBeside)>>20)
+	if err := withinMemory(busy, most); err != nil {
+		r.t.Error(err)
 	}
 	d.stop()
+}
+
+// pendingBytes is what a change that waits to be published takes of the heap at most:
+// TestMemoryOfAPendingChange asserts it.
+const pendingBytes = 2560
+
+// moment is what a daemon takes up under load.
+type moment struct{ resident, pending int64 }
+
+// bound returns the memory that a daemon may take while that many changes wait.
+func (m moment) bound() int64 { return memoryTier + memoryBeside + m.pending*pendingBytes }
+
+func (r *round) moment(d *daemon) moment {
+	r.t.Helper()
+	before := d.writing().Pending
+	m := moment{resident: d.resident()}
+	m.pending = int64(max(before, d.writing().Pending))
+	return m
+}
+
+// withinMemory fails if a daemon took more than it may at one of these moments, or, at most, more
+// than while most changes waited.
+func withinMemory(busy []moment, most int64) error {
+	var peak moment
+	for _, m := range busy {
+		if m.resident > m.bound() {
+			return fmt.Errorf("%d MiB resident while %d changes waited, want at most %d MiB", m.resident>>20, m.pending, m.bound()>>20)
+		}
+		peak.pending = max(peak.pending, m.pending)
+	}
+	if most > peak.bound() {
+		return fmt.Errorf("%d MiB resident at most, want at most %d MiB with %d changes waiting", most>>20, peak.bound()>>20, peak.pending)
+	}
+	return nil
 }
 
 // sample returns what the daemon takes up when it rests and the kernel remembers nothing: the least
@@ -211,16 +248,62 @@ func drift(samples []torture.Sample, short bool) error {
 	return errors.Join(wrong...)
 }
 
-func TestDriftIsFound(t *testing.T) {
-	var steady, growing []torture.Sample
-	for i := range 30 {
-		steady = append(steady, torture.Sample{Descriptors: 100 + i%7*5})
-		growing = append(growing, torture.Sample{Descriptors: 100 + 10*i})
+// soaked returns the samples of a soak in which one thing takes up more with each part.
+func soaked(parts int, grow func(s *torture.Sample, part int64)) []torture.Sample {
+	var samples []torture.Sample
+	for i := range int64(parts) {
+		comes := i * 7 % 5 // and goes
+		s := torture.Sample{
+			Resident: 90<<20 + comes<<20, Descriptors: int(80 + comes), Goroutines: int(160 + 4*comes),
+			DiskBytes: 140<<20 - comes<<23, DiskInodes: 300 - 10*comes, Inodes: 1 + comes,
+		}
+		grow(&s, i)
+		samples = append(samples, s)
 	}
-	if err := drift(steady, true); err != nil {
+	return samples
+}
+
+func TestDriftIsFound(t *testing.T) {
+	for name, grow := range map[string]func(s *torture.Sample, part int64){
+		"bytes resident":     func(s *torture.Sample, part int64) { s.Resident += part * 10 << 20 },
+		"descriptors":        func(s *torture.Sample, part int64) { s.Descriptors += int(part * 20) },
+		"goroutines":         func(s *torture.Sample, part int64) { s.Goroutines += int(part * 30) },
+		"bytes on the disk":  func(s *torture.Sample, part int64) { s.DiskBytes += part * 32 << 20 },
+		"inodes on the disk": func(s *torture.Sample, part int64) { s.DiskInodes += part * 80 },
+		"inodes known":       func(s *torture.Sample, part int64) { s.Inodes += part * 60 },
+	} {
+		samples := soaked(12, grow)
+		err := drift(samples, false)
+		if err == nil || !strings.HasPrefix(err.Error(), name+":") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("that %s grow gave %v", name, err)
+		}
+	}
+	if err := drift(soaked(12, func(*torture.Sample, int64) {}), false); err != nil {
+		t.Errorf("what comes and goes was taken for a drift: %v", err)
+	}
+	once := soaked(12, func(s *torture.Sample, part int64) {
+		if part == 5 {
+			s.Resident = memoryTier + memoryBeside + 1
+		}
+	})
+	if drift(once, true) == nil {
+		t.Error("a sample beyond what is promised was not found")
+	}
+}
+
+func TestMemoryBesideWhatWaitsIsFound(t *testing.T) {
+	const promised = memoryTier + memoryBeside
+	steady := []moment{{120 << 20, 0}, {promised + 20<<20, 9200}, {130 << 20, 100}}
+	if err := withinMemory(steady, promised+20<<20); err != nil {
 		t.Error(err)
 	}
-	if err := drift(growing, true); err == nil {
-		t.Error("what grows was not found")
+	if withinMemory(append(steady, moment{promised + 20<<20, 100}), promised+20<<20) == nil {
+		t.Error("memory was not found that was taken when little waited")
+	}
+	if withinMemory(steady, 361<<20) == nil {
+		t.Error("the most memory was not found")
+	}
+	if withinMemory(nil, promised+1) == nil {
+		t.Error("memory was not found of a daemon for which nothing waited")
 	}
 }
