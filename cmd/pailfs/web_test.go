@@ -53,6 +53,32 @@ func TestWebServesMetricsHealthAndIfAskedProfiles(t *testing.T) {
 	}
 }
 
+// TestPagesOfOtherSitesStartNoProfiles asks as a browser does for a page that is not ours.
+func TestPagesOfOtherSitesStartNoProfiles(t *testing.T) {
+	t.Parallel()
+	s := programtest.NewScene(t)
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--http=0", "--http-debug")...)
+	address := programtest.StatusOf(t, s.At).HTTP
+	for _, path := range []string{"/metrics", "/healthz", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"} {
+		for from, want := range map[string]int{"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "same-origin": http.StatusOK} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Sec-Fetch-Site", from)
+			answer, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != want {
+				t.Errorf("%s, %s: %d, want %d", path, from, answer.StatusCode, want)
+			}
+		}
+	}
+	programtest.MustRun(t, "umount", s.At)
+}
+
 func TestTakenAddressIsAWarningUntilItIsFree(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -216,6 +216,35 @@ func (m *loaderMount) sessionBytes(t *testing.T) (files int, bytes int64) {
 	return len(names), bytes
 }
 
+// TestSessionFilesCountInTheCachesSize compares what the SSD tier may have before, while and
+// after there are files of sessions.
+func TestSessionFilesCountInTheCachesSize(t *testing.T) {
+	m := mountForLoader(t, 1)
+	limit := func() int64 { return programtest.StatusOf(t, m.at).Cache.SSD.Limit }
+	before := limit()
+	c := dial(t, m.at)
+	var open control.OpenResult
+	if err := calls(c, "loader.open", control.OpenParams{Task: "much", Buffer: 10_000}, &open); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		if err := calls(c, "loader.preload", control.PathsParams{Session: open.Session, Base: longBase, Paths: shortPaths(round, 1400)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	programtest.Eventually(t, "the tier has as much less as the files have", func() bool {
+		files, bytes := m.sessionBytes(t)
+		return files == 1 && bytes > 64<<10 && limit() <= before-bytes
+	})
+	if err := calls(c, "loader.close", control.CloseParams{Session: open.Session}, nil); err != nil {
+		t.Fatal(err)
+	}
+	programtest.Eventually(t, "the tier has it all again", func() bool {
+		files, _ := m.sessionBytes(t)
+		return files == 0 && limit() == before
+	})
+}
+
 func TestOneUserCanNeitherFillTheMemoryNorTheDiskNorStopOthers(t *testing.T) {
 	m := mountForAbuse(t, fewFiles)
 	var opened, refused int

@@ -131,6 +131,27 @@ func TestATokenIsRefusedOnPlainHTTPBeforeAnyRequest(t *testing.T) {
 	}
 }
 
+// TestPlainHTTPIsSaidInLogAndStatus reaches the store by an address that is not this machine's
+// own by its looks.
+func TestPlainHTTPIsSaidInLogAndStatus(t *testing.T) {
+	t.Parallel()
+	s := programtest.NewScene(t)
+	for endpoint, want := range map[string]bool{s.Endpoint: false, strings.Replace(s.Endpoint, "127.0.0.1", "0.0.0.0", 1): true} {
+		s.Cache = filepath.Join(t.TempDir(), "cache") // it belongs to an endpoint
+		f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--endpoint="+endpoint)...)
+		s.Reads()
+		text := "the endpoint " + endpoint + " is plain HTTP"
+		status := strings.Contains(strings.Join(programtest.StatusOf(t, s.At).Warnings, "\n"), text)
+		people := strings.Contains(programtest.MustRun(t, "status", s.At).Stdout, "is plain HTTP")
+		log := strings.Contains(f.Log.String(), text)
+		if status != want || people != want || log != want {
+			t.Errorf("%s: status warns %v, to people %v, the log %v, want %v", endpoint, status, people, log, want)
+		}
+		programtest.MustRun(t, "umount", s.At)
+		f.Code(t)
+	}
+}
+
 func TestManifestOfAnotherBucketIsRefused(t *testing.T) {
 	t.Parallel()
 	s := programtest.NewScene(t)
