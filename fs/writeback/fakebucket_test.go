@@ -40,6 +40,9 @@ type fakeStore struct {
 	lateBegin, lateEnd bool
 	late               []func()
 	rand               *rand.Rand
+	// seed, if set, gives each key its own luck, whoever comes first; luck has it.
+	seed uint64
+	luck map[string]*rand.Rand
 	// lies says that every checksum is told wrong.
 	lies bool
 	// skew is how far the clock of answers is from the one of objects.
@@ -67,7 +70,7 @@ type fakeUpload struct {
 }
 
 func newFakeStore(r *rand.Rand) *fakeStore {
-	return &fakeStore{objects: make(map[string]fakeObject), uploads: make(map[string]*fakeUpload), denied: make(map[string]bool), got: make(map[string]int64), rand: r}
+	return &fakeStore{objects: make(map[string]fakeObject), uploads: make(map[string]*fakeUpload), denied: make(map[string]bool), got: make(map[string]int64), luck: make(map[string]*rand.Rand), rand: r}
 }
 
 // put stores content from outside.
@@ -93,6 +96,17 @@ func (f *fakeStore) store(key string, content []byte, o oss.PutOptions, suffix s
 	return info
 }
 
+// luckOf decides what becomes of requests for a key. The store is locked.
+func (f *fakeStore) luckOf(key string) *rand.Rand {
+	if f.seed == 0 {
+		return f.rand
+	}
+	if f.luck[key] == nil {
+		f.luck[key] = rand.New(rand.NewPCG(f.seed, crc64.Checksum([]byte(key), crcTable)))
+	}
+	return f.luck[key]
+}
+
 // fakeBucket is one client of a store.
 type fakeBucket struct {
 	*fakeStore
@@ -113,13 +127,14 @@ func (b *fakeBucket) kill() {
 // caller gets to know.
 func (b *fakeBucket) request(ctx context.Context, key string, write bool) (deed bool, err error) {
 	b.Lock()
-	wait := time.Duration(1+b.rand.IntN(40)) * time.Millisecond
+	luck := b.luckOf(key)
+	wait := time.Duration(1+luck.IntN(40)) * time.Millisecond
 	if write {
 		wait += b.slow
 	}
-	fault := write && b.rand.Float64() < b.faults
+	fault := write && luck.Float64() < b.faults
 	deaf := !write && b.deaf
-	after := b.rand.IntN(2) == 0
+	after := luck.IntN(2) == 0
 	denied := write && b.denied[key]
 	b.Unlock()
 	t := time.NewTimer(wait)
