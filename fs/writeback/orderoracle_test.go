@@ -70,6 +70,8 @@ type while time.Duration
 
 const (
 	oneRequest = while(time.Minute)
+	// retriesLast is how long a request of which the answer was lost may be tried again.
+	retriesLast = while(5 * time.Minute)
 	// refusalsLast is how long something may be known as refused: it is tried again every five minutes.
 	refusalsLast = while(6 * time.Minute)
 )
@@ -160,7 +162,7 @@ func (o *orderOracle) judge(c change) {
 	if c.at < before {
 		o.fault("%s of moment %d replaces what came later", c.path, c.at)
 	}
-	if time.Since(o.since[c.path]) > time.Duration(oneRequest) {
+	if time.Since(o.since[c.path]) > time.Duration(retriesLast) {
 		o.answered[c.path] = before
 	}
 	for path := range o.changes {
@@ -340,16 +342,23 @@ func (o *orderOracle) mayWait(c, q change, first int) bool {
 		for path, all := range o.changes {
 			dir := strings.TrimPrefix(parent("/"+path), "/")
 			for _, x := range all {
-				if x.at > first && x.at < c.at && !marked[dir] && x.mayReplace() {
+				if x.at > first && x.at < c.at && !marked[dir] && o.mayReplace(x) {
 					markAbove(marked, dir)
 					again = true
 				}
 			}
 		}
 	}
-	return q.mayReplace() || marked[strings.TrimPrefix(parent("/"+q.path), "/")]
+	return o.mayReplace(q) || marked[strings.TrimPrefix(parent("/"+q.path), "/")]
 }
 
 // mayReplace reports whether c replaces something, or what was committed before it may have been
-// under way then.
-func (c change) mayReplace() bool { return c.replaces || c.again }
+// under way when the file was written again: newer content keeps the place.
+func (o *orderOracle) mayReplace(c change) bool {
+	for _, x := range o.changes[c.path] {
+		if x.at > c.at {
+			return c.replaces || c.again || x.again
+		}
+	}
+	return c.replaces || c.again
+}
