@@ -41,7 +41,8 @@ func (v *view) head(ctx context.Context, r *retrying) (Info, error) {
 // askHead sends a HEAD past the SDK: where the attributes of many names are asked for, its
 // general path is most of what a HEAD costs.
 func (c *Client) askHead(a *attempt, key string) (*sdk.Response, error) {
-	answer, err := c.transport.RoundTrip(c.reads.head(key, c.cfg.Credentials.get()).WithContext(a.ctx))
+	req := c.reads.head(key, c.cfg.Credentials.get())
+	answer, err := c.transport.RoundTrip(req.WithContext(a.ctx)) //nolint:bodyclose // whoever takes the response closes it
 	if err != nil {
 		return nil, err
 	}
