@@ -39,8 +39,10 @@ func (t *Tree) met(dir string, e *manifest.Entry, asked bool) {
 	r := t.mu.runs[dir]
 	switch {
 	case t.mu.closed, r == nil && !asked:
-	case r == nil, asked && r.Over():
+	case r == nil:
 		t.beginLocked(dir)
+	case asked && r.Over():
+		r.Again()
 	default:
 		t.followLocked(r, r.Looked(e.Object.Key, asked, time.Now()))
 	}
@@ -176,8 +178,11 @@ func (t *Tree) Complete(ctx context.Context, dir string, entries []manifest.Entr
 		return
 	}
 	r := t.mu.runs[dir]
-	if r == nil || r.Over() {
+	switch {
+	case r == nil:
 		r = t.beginLocked(dir)
+	case r.Over():
+		r.Again()
 	}
 	r.Waits()
 	t.heldLocked(r)

@@ -39,6 +39,9 @@ type Walk struct {
 // at what is not known begins another one.
 func (w *Walk) Over() bool { return w.end && !w.asking }
 
+// Again begins another walk of the directory. Who waits for answers of the one before still does.
+func (w *Walk) Again() { *w = Walk{seen: w.seen, waiting: w.waiting} }
+
 // Looked notes that key was looked up; asked says that it had to be asked for. It does not
 // matter in which order the names come, as long as all do.
 func (w *Walk) Looked(key string, asked bool, now time.Time) Ask {
