@@ -2,11 +2,17 @@ package attributes
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/attributes/internal/walk"
+	"github.com/pailfs/pailfs/oss"
 )
+
+// errDeserted means that nobody looks any more.
+var errDeserted = errors.New("nobody looks at the directory")
 
 const (
 	// parallel is how many requests ahead there are at once. How many of them are in flight
@@ -121,7 +127,7 @@ func (t *Tree) askAhead(r *run, what walk.Ask) {
 	t.mu.Lock()
 	r.Found(last, len(entries))
 	t.mu.Unlock()
-	t.launch(r, entries)
+	_, _ = t.launch(t.root, r, entries) // what is not asked is looked up
 	t.mu.Lock()
 	r.Asked()
 	r.out--
@@ -129,53 +135,90 @@ func (t *Tree) askAhead(r *run, what walk.Ask) {
 }
 
 // launch asks the attributes of those entries of which nothing is known, as many at once as
-// there are slots, and returns the flights in which they are.
-func (t *Tree) launch(r *run, entries []manifest.Entry) (flights []*flight) {
+// there are slots, until ctx ends or nobody looks any more. It returns the flights in which they
+// are.
+func (t *Tree) launch(ctx context.Context, r *run, entries []manifest.Entry) (flights []*flight, err error) {
 	for i := range entries {
-		e := &entries[i]
-		if e.Kind == manifest.Directory || t.recall(e) {
+		e := entries[i]
+		if e.Kind == manifest.Directory || t.recall(&e) {
 			continue
 		}
-		select {
-		case t.slots <- struct{}{}:
-		case <-r.gone:
-			return flights
-		case <-t.root.Done():
-			return flights
-		}
-		f, own, err := t.join(e.Object, r)
-		if own == nil {
-			<-t.slots
+		f := t.inFlight(e.Object)
+		if f == nil {
+			f, err = t.start(ctx, r, e.Object)
 		}
 		if err != nil {
-			return flights
+			return flights, err
 		}
 		flights = append(flights, f)
-		if own == nil {
-			continue
-		}
-		obj := e.Object
-		go func() {
-			defer t.running.Done()
-			t.fly(own, f, obj, t.later)
-			<-t.slots
-		}()
 	}
-	return flights
+	return flights, nil
+}
+
+// inFlight returns the flight for obj, nil if there is none.
+func (t *Tree) inFlight(obj oss.Object) *flight {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.flights[obj]
+}
+
+// start asks for obj as soon as there is a slot, unless somebody else does by then.
+func (t *Tree) start(ctx context.Context, r *run, obj oss.Object) (*flight, error) {
+	select {
+	case t.slots <- struct{}{}:
+	case <-r.gone:
+		return nil, errDeserted
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.root.Done():
+		return nil, fs.ErrClosed
+	}
+	f, own, err := t.join(obj, r)
+	if own == nil {
+		<-t.slots
+		return f, err
+	}
+	go func() {
+		defer t.running.Done()
+		t.fly(own, f, obj, t.later)
+		<-t.slots
+	}()
+	return f, nil
 }
 
 // Complete asks what the metadata of the entries of dir says of which that is not known, of
 // all at once, and returns when it is, or when ctx ends. Whoever lists names together
-// with their attributes calls it, then lists them again: the answers are remembered. What has
-// no answer yet is asked on for as long as somebody looks at names of dir.
+// with their attributes calls it, then lists them again: the answers are remembered. Requests
+// that are made by then go on for as long as somebody looks at names of dir.
 func (t *Tree) Complete(ctx context.Context, dir string, entries []manifest.Entry) {
 	if len(entries) == 0 {
 		return
 	}
-	t.mu.Lock()
-	if t.mu.closed {
-		t.mu.Unlock()
+	r := t.listedBy(dir)
+	if r == nil {
 		return
+	}
+	defer t.waited(r)
+	flights, err := t.launch(ctx, r, entries)
+	if err == nil {
+		t.follow(r, entries)
+	}
+	for _, f := range flights {
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listedBy returns the run of dir for somebody who lists it and waits until waited is called, nil
+// if the tree is closed.
+func (t *Tree) listedBy(dir string) *run {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		return nil
 	}
 	r := t.mu.runs[dir]
 	switch {
@@ -185,33 +228,21 @@ func (t *Tree) Complete(ctx context.Context, dir string, entries []manifest.Entr
 		r.Again()
 	}
 	r.Waits()
-	t.heldLocked(r)
-	t.running.Add(1)
-	t.mu.Unlock()
-	asked := make(chan struct{})
-	go t.together(r, entries, asked)
-	select {
-	case <-asked:
-	case <-ctx.Done():
-	}
-	t.mu.Lock()
-	r.Waited(time.Now())
-	t.mu.Unlock()
+	return r
 }
 
-// together asks for entries and for what follows them, and closes asked when they have been
-// answered.
-func (t *Tree) together(r *run, entries []manifest.Entry, asked chan<- struct{}) {
-	defer t.running.Done()
-	flights := t.launch(r, entries)
+// waited notes that somebody who waited for names of r does no more.
+func (t *Tree) waited(r *run) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.Waited(time.Now())
+}
+
+// follow begins to ask for what follows entries.
+func (t *Tree) follow(r *run, entries []manifest.Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !t.mu.closed && t.mu.runs[r.dir] == r {
 		t.followLocked(r, r.Listed(entries[len(entries)-1].Object.Key, len(entries), time.Now()))
 	}
-	r.out--
-	t.mu.Unlock()
-	for _, f := range flights {
-		<-f.done
-	}
-	close(asked)
 }

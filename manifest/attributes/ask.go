@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"time"
 
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
@@ -71,11 +70,7 @@ func (t *Tree) waiting(dir string) (done func()) {
 		return func() {}
 	}
 	r.Waits()
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		r.Waited(time.Now())
-	}
+	return func() { t.waited(r) }
 }
 
 // join returns the flight for obj, for somebody who waits for it or for a run that asks
@@ -90,8 +85,11 @@ func (t *Tree) join(obj oss.Object, r *run) (f *flight, own context.Context, err
 		}
 		return f, nil, nil
 	}
-	if t.mu.closed {
+	switch {
+	case t.mu.closed:
 		return nil, nil, fs.ErrClosed
+	case r != nil && t.mu.runs[r.dir] != r:
+		return nil, nil, errDeserted // and nobody would withdraw it
 	}
 	f = &flight{run: r, done: make(chan struct{})}
 	own, f.promote = oss.WithPromotion(t.root)

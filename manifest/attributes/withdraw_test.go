@@ -2,9 +2,12 @@ package attributes
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pailfs/pailfs/manifest"
 )
 
 // countWithdrawn counts the requests that are withdrawn of those there are. Tree.mu is held.
@@ -38,4 +41,73 @@ func TestBulkOfASmallDirectoryIsWithdrawn(t *testing.T) {
 			t.Errorf("%d of %d requests that nobody waits for are withdrawn", *withdrawn, n)
 		}
 	})
+}
+
+// Who lists again and again a directory of which the store answers nothing makes no more and more
+// goroutines.
+func TestBulkOverAStoreThatDoesNotAnswerDoesNotGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, page = 10_000, 1024
+		tree, _ := overSlow(t, n)
+		defer tree.Close()
+		complete := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			tree.Complete(ctx, "", numbers{n: n}.page(0, page))
+		}
+		for range 5 {
+			complete()
+		}
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for range 200 {
+			complete()
+		}
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before+10 {
+			t.Errorf("%d goroutines, after 200 more answers %d", before, after)
+		}
+	})
+}
+
+// What was listed by many at once is not asked for far ahead of all.
+func TestBulkOfManyReadersOfOnePageIsNotFarAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, page = 100_000, 1024
+		tree, bucket := overSlow(t, n)
+		defer tree.Close()
+		for range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
+			go func() {
+				defer cancel()
+				tree.Complete(ctx, "", numbers{n: n}.page(0, page))
+			}()
+		}
+		time.Sleep(24 * time.Hour)
+		if got := bucket.heads.Load(); got > page+2*2048 {
+			t.Errorf("%d HEADs for a page of %d names", got, page)
+		}
+	})
+}
+
+// The entries of the caller are its own once Complete has returned.
+func TestBulkLeavesTheEntriesOfItsCallerAlone(t *testing.T) {
+	tree, err := New(Config{}, numbers{n: 5000}, new(slow), new(slow), new(memory), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	known := make([]manifest.Entry, 5000)
+	for i := range known {
+		known[i] = numbers{}.entry(i)
+		tree.notes.SetNote(known[i].Object, encodeNote(known[i].Object, &manifest.Attr{}, false))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	tree.Complete(ctx, "", known)
+	for i := range known {
+		if known[i].Attr != nil {
+			known[i].Name = "mine"
+		}
+	}
 }
