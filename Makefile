@@ -127,13 +127,10 @@ vuln: $(VULN) ## Look for known vulnerabilities in what is called; says it where
 	.ci/vuln-check
 	.ci/vuln
 
-# This machine permits every kind of I/O: a test that did not do them all fails, where elsewhere it says so.
-ALL_KINDS := PAILFS_TEST_ALL_KINDS=1
-
 .PHONY: unit
 unit: build ## All tests, on real mounts, and those of the data path again on one processor.
-	$(ALL_KINDS) $(GO) test -p 1 $(HANGS) $(PKGS)
-	GOMAXPROCS=1 $(ALL_KINDS) $(GO) test -p 1 -count=1 -short $(HANGS) ./fs ./cache
+	$(GO) test -p 1 $(HANGS) $(PKGS)
+	GOMAXPROCS=1 $(GO) test -p 1 -count=1 -short $(HANGS) ./fs ./cache
 
 .PHONY: python
 python: build ## The Python client's types and tests, with real mounts.
@@ -142,7 +139,7 @@ python: build ## The Python client's types and tests, with real mounts.
 
 .PHONY: race
 race: build ## The tests of the data path under the race detector.
-	$(ALL_KINDS) $(GO) test -p 1 -race -short $(HANGS) $(filter-out %/fs/writeback,$(shell $(GO) list ./oss ./cache ./manifest/... ./fs/... ./prefetch/...))
+	$(GO) test -p 1 -race -short $(HANGS) $(filter-out %/fs/writeback,$(shell $(GO) list ./oss ./cache ./manifest/... ./fs/... ./prefetch/...))
 	@# Two timers of one synctest bubble that run at once share what the detector keeps of them (runtime/time.go, unlockAndRun).
 	GOMAXPROCS=1 $(GO) test -p 1 -race -short $(HANGS) ./fs/writeback
 
