@@ -18,7 +18,7 @@ const (
 	// parallel is how many requests ahead there are at once. How many of them are in flight
 	// is for the limiter to say, which knows how the store bears them.
 	parallel = walk.Most
-	// mostRuns is how many directories are watched.
+	// mostRuns is how many directories are watched, but for those whose names somebody waits for.
 	mostRuns = 1024
 )
 
@@ -57,13 +57,31 @@ func (t *Tree) met(dir string, e *manifest.Entry, asked bool) {
 // beginLocked makes a run of dir.
 func (t *Tree) beginLocked(dir string) *run {
 	if len(t.mu.runs) >= mostRuns {
-		for _, r := range t.mu.runs {
-			t.withdrawLocked(r)
-		}
+		t.desertLocked()
 	}
-	r := &run{dir: dir, gone: make(chan struct{})}
+	r := &run{Walk: walk.Begin(time.Now()), dir: dir, gone: make(chan struct{})}
 	t.mu.runs[dir] = r
 	return r
+}
+
+// desertLocked ends the runs at whose names nobody looks any more, or if there are none, one
+// for which nobody waits.
+func (t *Tree) desertLocked() {
+	now, ended := time.Now(), false
+	var victim *run
+	for _, r := range t.mu.runs {
+		deserted, _ := r.Deserted(now)
+		switch {
+		case deserted:
+			t.withdrawLocked(r)
+			ended = true
+		case !r.Awaited():
+			victim = r
+		}
+	}
+	if !ended && victim != nil {
+		t.withdrawLocked(victim)
+	}
 }
 
 // followLocked begins to ask what a walk wants.

@@ -2,6 +2,7 @@ package attributes
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -110,4 +111,28 @@ func TestBulkLeavesTheEntriesOfItsCallerAlone(t *testing.T) {
 			known[i].Name = "mine"
 		}
 	}
+}
+
+// A walk of many directories does not take from others what they wait for, and few are watched.
+func TestBulkThatSomebodyWaitsForIsNotWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		tree, _ := overSlow(t, n)
+		defer tree.Close()
+		go tree.Complete(t.Context(), "waits", numbers{n: n}.page(0, n))
+		synctest.Wait()
+		tree.mu.Lock()
+		withdrawn := countWithdrawn(tree)
+		for i := range 3 * mostRuns {
+			tree.beginLocked(fmt.Sprint(i))
+		}
+		runs := len(tree.mu.runs)
+		tree.mu.Unlock()
+		if *withdrawn > 0 {
+			t.Errorf("%d requests are withdrawn that somebody waits for", *withdrawn)
+		}
+		if runs > mostRuns {
+			t.Errorf("%d directories are watched, want %d at most", runs, mostRuns)
+		}
+	})
 }

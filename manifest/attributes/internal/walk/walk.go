@@ -35,6 +35,9 @@ type Walk struct {
 	waiting int
 }
 
+// Begin returns a walk of which one name was looked at now.
+func Begin(now time.Time) Walk { return Walk{seen: now} }
+
 // Over reports whether the walk has come to the end of the directory: somebody who looks
 // at what is not known begins another one.
 func (w *Walk) Over() bool { return w.end && !w.asking }
@@ -102,10 +105,13 @@ func (w *Walk) Waited(now time.Time) {
 	w.seen = now
 }
 
+// Awaited reports whether somebody waits.
+func (w *Walk) Awaited() bool { return w.waiting > 0 }
+
 // Deserted reports whether nobody looks any more. If somebody does, it returns when to look
 // again.
 func (w *Walk) Deserted(now time.Time) (deserted bool, again time.Duration) {
-	if w.waiting > 0 {
+	if w.Awaited() {
 		return false, Idle
 	}
 	again = w.seen.Add(Idle).Sub(now)
