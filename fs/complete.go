@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -20,21 +22,21 @@ const completeFor = time.Second
 // completing asks for the attributes that a page of a listing lacks. nil asks for none.
 type completing struct {
 	tree completer
-	ctx  context.Context //nolint:containedctx // that of the one answer, and its deadline
+	ctx  context.Context //nolint:containedctx // that of the one answer, with a deadline once end is set
 	end  context.CancelFunc
+	// asked says that something was asked for.
+	asked bool
 }
 
 // completes returns what asks for attributes in the answer to a thread that begins to list
-// dir, or goes on. Those of the first entries are for who has looked up what it listed before;
-// further on the kernel asks for attributes only because somebody looks names up.
-func (f *filesystem) completes(ctx context.Context, thread uint32, offset uint64) *completing {
+// a directory, or goes on. Those of the first entries are for who has looked up what it listed
+// before; further on the kernel asks for attributes only because somebody looks names up.
+func (f *filesystem) completes(in *fuse.ReadIn) *completing {
 	tree, ok := f.tree.(completer)
-	if !ok || offset == 0 && !f.statters.wants(thread) {
+	if !ok || in.Offset == 0 && !f.statters.wants(in.Pid) {
 		return nil
 	}
-	c := &completing{tree: tree}
-	c.ctx, c.end = context.WithTimeout(ctx, completeFor)
-	return c
+	return &completing{tree: tree}
 }
 
 // page asks for what page lacks and reports whether to read it again: not only attributes
@@ -52,8 +54,19 @@ func (c *completing) page(dir string, page []entry) bool {
 	if len(lack) == 0 {
 		return false
 	}
+	if c.end == nil {
+		c.ctx, c.end = context.WithTimeout(c.ctx, completeFor)
+	}
+	c.asked = true
 	c.tree.Complete(c.ctx, dir, lack)
 	return true
+}
+
+// done ends the wait.
+func (c *completing) done() {
+	if c.end != nil {
+		c.end()
+	}
 }
 
 // lacking reports whether a request tells the attributes of e.

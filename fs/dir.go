@@ -103,7 +103,7 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 // ReadDir implements [fuse.RawFileSystem].
 func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, false, func(_ *inode, d fuse.DirEntry, _ *entry, _ manifest.Validity) bool {
+	status := f.readDir(cancel, in, false, nil, func(_ *inode, d fuse.DirEntry, _ *entry, _ manifest.Validity) bool {
 		return out.AddDirEntry(d)
 	})
 	f.metrics.done(opReaddir, start, status)
@@ -114,8 +114,8 @@ func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 // each of which is a reference that the kernel will forget one day.
 func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	reply := plusReply{fs: f, in: in, out: out}
-	status := f.readDir(cancel, in, true, reply.add)
+	reply := plusReply{fs: f, in: in, out: out, completing: f.completes(in)}
+	status := f.readDir(cancel, in, true, reply.completing, reply.add)
 	f.metrics.done(opReaddirplus, start, status)
 	return status
 }
@@ -125,8 +125,8 @@ func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *f
 type addEntry func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool
 
 // readDir gives entries to add, beginning at the offset in the request, until it
-// takes no more. plus says that the kernel keeps their names.
-func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add addEntry) fuse.Status {
+// takes no more. plus says that the kernel keeps their names, c asks for their attributes.
+func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, c *completing, add addEntry) fuse.Status {
 	if f.numbered != nil {
 		return f.readNumbered(cancel, in, plus, add)
 	}
@@ -142,8 +142,9 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 		h.node.tree.tell()
 	}
 	h.mu.seek(in.Offset, time.Now())
-	if plus {
-		defer h.mu.complete(f.completes(ctx, in.Pid, in.Offset))()
+	if c != nil {
+		c.ctx = ctx
+		defer h.mu.complete(c)()
 	}
 	if err := h.mu.fill(ctx); err != nil {
 		return f.fail("readdir", h.node, nameErrno(err), err)

@@ -482,7 +482,7 @@ func (r *lister) complete(c *completing) (done func()) {
 	}
 	return func() {
 		r.completing = nil
-		c.end()
+		c.done()
 	}
 }
 

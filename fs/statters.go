@@ -37,14 +37,15 @@ type statters struct {
 // statter is a thread that lists directories.
 type statter struct {
 	thread uint32
-	// dir is the one it listed last, of those with more than firstPlus entries.
+	// dir is the one it listed last, of those with more than firstPlus entries and those
+	// whose attributes were asked of the store for it.
 	dir uint64
 	// asked counts its lookups there; enough of them say that it looks all up.
 	asked, enough int
 }
 
-// lists notes that a thread goes on with dir after its first entries, and reports
-// whether to give it the attributes of what follows. If so, one file has to come
+// lists notes that a thread goes on with dir after its first entries, or that their
+// attributes were asked of the store for it, and reports whether to give it the attributes of what follows. If so, one file has to come
 // without: that it is looked up says that they are still wanted.
 func (s *statters) lists(thread uint32, dir uint64) bool {
 	mu := &s.slots[thread%statterSlots].mu
@@ -85,15 +86,19 @@ type plusReply struct {
 	in    *fuse.ReadIn
 	out   *fuse.DirEntryList
 	given int
-	// probe says that one file has to come without attributes.
-	probe bool
+	// completing is what asks for attributes, nil if none are.
+	completing *completing
+	// noted says that the thread was noted, probe says that one file has to come without attributes.
+	noted, probe bool
 }
 
 // add takes an entry in, as an [addEntry]. What the tree does not know all of is
 // named only: the kernel looks up what it needs.
 func (r *plusReply) add(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool {
-	if r.in.Offset == 0 && r.given == firstPlus {
-		if r.probe = r.fs.statters.lists(r.in.Pid, dir.id); !r.probe {
+	asked := r.completing != nil && r.completing.asked
+	if r.in.Offset == 0 && !r.noted && (r.given == firstPlus || asked) {
+		r.noted = true
+		if r.probe = r.fs.statters.lists(r.in.Pid, dir.id); !r.probe && r.given == firstPlus {
 			return false
 		}
 	}

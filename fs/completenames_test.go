@@ -1,0 +1,35 @@
+package fs
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pailfs/pailfs/oss"
+)
+
+// Who looked at a directory once and now lists names only, in small directories, asks for no
+// attributes.
+func TestListingOfNamesOfSmallDirectoriesAfterAStat(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	w, tree, e := mountModes(t, 20, 60)
+	client := writtenClient(t, e, testLog(t))
+	for i := range 100 {
+		_, err := client.As(oss.Upload).Put(t.Context(), fmt.Sprintf("big/%04d", i), strings.NewReader("x"),
+			oss.PutOptions{Meta: map[string]string{"mode": fmt.Sprint(0o100000 + modeOf(i))}})
+		must(t, err)
+	}
+	must(t, client.Close())
+	listAndStat(t, w, "big", 100, dirBlock, false)
+	before, calls := e.Requests("HeadObject"), tree.completed.Load()
+	for d := range 20 {
+		if got := len(listed(t, w.path(fmt.Sprintf("d%d", d)))); got != 60 {
+			t.Errorf("%d names", got)
+		}
+	}
+	if n := e.Requests("HeadObject") - before; n > 20+2*60 {
+		t.Errorf("%d HEADs, %d Completes for names alone of 20 small directories", n, tree.completed.Load()-calls)
+	}
+}
