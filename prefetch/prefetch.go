@@ -236,3 +236,12 @@ func (p *Prefetcher) Overview() Status {
 	s.Budget, s.Charged = p.mu.book.Budget()
 	return s
 }
+
+// OverviewOf returns what a user may know of it who is not told all.
+func (p *Prefetcher) OverviewOf(user budget.User, who session.Who) Status {
+	s := p.Overview()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Sessions = p.mu.book.SummariesOf(time.Now(), user, who)
+	return s
+}

@@ -84,7 +84,7 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	c.presumed = presumed
 	work := func() {
 		defer m.handlers.Done()
-		defer m.cfg.Ledger.Give(c.caller.user(), budget.Requests, size)
+		defer m.cfg.Ledger.Give(c.caller.User(), budget.Requests, size)
 		defer c.cancel()
 		m.run(callCtx, c, do)
 	}
@@ -175,11 +175,11 @@ func (m *Mux) admit(caller Caller, method string, size int64) (*call, context.Co
 	if m.mu.closed {
 		return nil, nil, Errorf(CodeStopping, "the daemon is stopping")
 	}
-	if err := m.cfg.Ledger.Take(caller.user(), budget.Calls, 1); err != nil {
+	if err := m.cfg.Ledger.Take(caller.User(), budget.Calls, 1); err != nil {
 		return nil, nil, errorOf(err)
 	}
-	if err := m.cfg.Ledger.Take(caller.user(), budget.Requests, size); err != nil {
-		m.cfg.Ledger.Give(caller.user(), budget.Calls, 1)
+	if err := m.cfg.Ledger.Take(caller.User(), budget.Requests, size); err != nil {
+		m.cfg.Ledger.Give(caller.User(), budget.Calls, 1)
 		return nil, nil, errorOf(err)
 	}
 	m.metrics.running.Inc()
@@ -270,11 +270,11 @@ func (m *Mux) attend(ctx context.Context, c *call, offset int64) frame {
 	select {
 	case <-c.done:
 	default:
-		if m.cfg.Ledger.Take(c.caller.user(), budget.Waits, 1) != nil {
+		if m.cfg.Ledger.Take(c.caller.User(), budget.Waits, 1) != nil {
 			pause = min(max(time.Since(c.began)/4, leastPause), mostPause)
 			break
 		}
-		defer m.cfg.Ledger.Give(c.caller.user(), budget.Waits, 1)
+		defer m.cfg.Ledger.Give(c.caller.User(), budget.Waits, 1)
 		timer := time.NewTimer(waitLimit)
 		select {
 		case <-c.done:
@@ -358,10 +358,10 @@ func (m *Mux) forget(c *call) {
 // reserve takes n bytes for the answer of c, before anybody can see that it is done. It may
 // ask who the caller is, and waits for no lock of the mux.
 func (m *Mux) reserve(c *call, n int64) error {
-	c.keeper = c.caller.user()
+	c.keeper = c.caller.User()
 	err := m.cfg.Ledger.Take(c.keeper, budget.Answers, n)
 	if err != nil && c.presumed {
-		c.keeper = m.known(c.caller).user()
+		c.keeper = m.known(c.caller).User()
 		err = m.cfg.Ledger.Take(c.keeper, budget.Answers, n)
 	}
 	if err != nil {
@@ -374,7 +374,7 @@ func (m *Mux) reserve(c *call, n int64) error {
 
 // release gives back what c holds of the user's calls and answers. m.mu must be held.
 func (m *Mux) release(c *call) {
-	m.cfg.Ledger.Give(c.caller.user(), budget.Calls, 1)
+	m.cfg.Ledger.Give(c.caller.User(), budget.Calls, 1)
 	m.cfg.Ledger.Give(c.keeper, budget.Answers, c.reserved)
 	m.metrics.running.Dec()
 	m.metrics.stored.Sub(float64(c.reserved))

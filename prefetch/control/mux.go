@@ -41,8 +41,8 @@ type Caller struct {
 	Guest bool `json:"-"`
 }
 
-// user returns who is charged for what c makes the daemon keep.
-func (c Caller) user() budget.User { return budget.User{UID: c.UID, Guest: c.Guest} }
+// User returns who is charged for what c makes the daemon keep.
+func (c Caller) User() budget.User { return budget.User{UID: c.UID, Guest: c.Guest} }
 
 // Who returns on whose behalf a method works that c calls.
 func (c Caller) Who() session.Who {
@@ -51,6 +51,10 @@ func (c Caller) Who() session.Who {
 
 // Path returns the path in the mount of a name that c has said in parameters.
 func (c Caller) Path(name string) (string, error) { return within(c.Dir, name) }
+
+// Seen returns the path that c has to what is at path in the mount, "" where it is not at or
+// below the directory of c.
+func (c Caller) Seen(path string) string { return seen(c.Dir, path) }
 
 // Access says who may call a method.
 type Access uint8

@@ -19,7 +19,7 @@ type WarmOpenResult struct {
 }
 
 func (l *loader) warmOpen(_ context.Context, c Caller, in WarmOpenParams) (WarmOpenResult, error) {
-	job, err := l.p.OpenWarm(c.user(), in.Each)
+	job, err := l.p.OpenWarm(c.User(), in.Each)
 	return WarmOpenResult{job}, answerOf(err)
 }
 
@@ -143,7 +143,7 @@ func (l *loader) measure(ctx context.Context, c Caller, in MeasureParams) (Measu
 	if err != nil {
 		return MeasureResult{}, err
 	}
-	results := l.p.Measure(ctx, c.user(), c.Who(), paths)
+	results := l.p.Measure(ctx, c.User(), c.Who(), paths)
 	for i := range results {
 		r := &results[i]
 		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
 // File is what a holder is told of one path.
@@ -83,9 +85,27 @@ type StreamSummary struct {
 func (b *Book) Summaries(now time.Time) []Summary {
 	all := make([]Summary, 0, len(b.sessions))
 	for _, s := range b.sorted() {
-		all = append(all, b.summary(now, s, Root()))
+		all = append(all, b.summary(now, s, Root().announced))
 	}
 	return all
+}
+
+// SummariesOf returns what one user is told of its sessions: bytes as Summary tells them, and
+// no task of a session that was opened on another directory than who asks has. Not even
+// root is told more, for root of a container is told by it.
+func (b *Book) SummariesOf(now time.Time, user budget.User, who Who) []Summary {
+	own := make([]Summary, 0)
+	for _, s := range b.sorted() {
+		if s.key.User() != user {
+			continue
+		}
+		sum := b.summary(now, s, func(other Who) bool { return other == who })
+		if slices.ContainsFunc(s.whos, func(other Who) bool { return other.Base != who.Base }) {
+			sum.Task = ""
+		}
+		own = append(own, sum)
+	}
+	return own
 }
 
 // Summary returns one session to who asks. All files are counted; bytes are of those that
@@ -96,11 +116,13 @@ func (b *Book) Summary(now time.Time, id ID, who Who) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	return b.summary(now, s, who), nil
+	return b.summary(now, s, who.announced), nil
 }
 
-func (b *Book) summary(now time.Time, s *session, asking Who) Summary {
-	theirs := func(who Who) bool { return asking.IsRoot() || who == asking }
+// announced reports whether w may know the bytes of what who has announced.
+func (w Who) announced(who Who) bool { return w.IsRoot() || w == who }
+
+func (b *Book) summary(now time.Time, s *session, theirs func(Who) bool) Summary {
 	sum := Summary{
 		Shared: s.params.Shared,
 		Task:   s.key.Task, Worker: s.key.Worker, UID: s.key.UID, Buffer: s.params.Buffer,

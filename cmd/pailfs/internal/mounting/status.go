@@ -52,7 +52,11 @@ func (d *Daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		MetadataTTL: time.Duration(d.Settings.MetadataTTL).Seconds(),
 	}
 	if !d.mux.MayOwn(caller) {
+		report.Loader = d.loader.prefetch.OverviewOf(caller.User(), caller.Who())
 		statusForStranger(&report, caller)
+		if caller.Dir != "" || !callerNamespace(caller) {
+			statusForContainer(&report)
+		}
 	}
 	return report, nil
 }

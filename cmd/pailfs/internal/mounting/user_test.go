@@ -29,6 +29,8 @@ type user struct {
 	name     string
 	uid, gid uint32
 	groups   []uint32
+	// contained says that it is in a PID namespace of its own, as in a container.
+	contained bool
 }
 
 // errand is what a process of a user does in a mount.
@@ -81,6 +83,9 @@ func (u *user) run(t *testing.T, e errand) harvest {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = programtest.Environ("PAILFS_TEST_ROLE=" + userRole)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.uid, Gid: u.gid, Groups: u.groups}}
+	if u.contained {
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
+	}
 	cmd.Dir = "/"
 	cmd.Stdin = bytes.NewReader(input)
 	var stderr bytes.Buffer

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/prefetch"
@@ -190,6 +192,82 @@ func TestADescriptorOpensTheWay(t *testing.T) {
 		if r := measured.Results; r[0].Files != 1 || r[0].Error != "" || !strings.HasSuffix(r[1].Error, "may not read it") || r[2].Files != 1 {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// TestStatusTellsContainersNothingOfTheHost: root of a container is told no session of root, nobody
+// one by a name that lies where it does not look, and no path of the host is told there.
+func TestStatusTellsContainersNothingOfTheHost(t *testing.T) {
+	t.Parallel()
+	m := vaultMount(t)
+	if err := os.Mkdir(filepath.Join(m.at, "vault", "private"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i, dir := range []string{"vault/private", "pub"} {
+		at := filepath.Join(m.at, dir)
+		if err := os.Chmod(at, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range []*user{rootUser, otherUser} {
+			open := control.OpenParams{Persistence: "sessions", Buffer: 10, Worker: i}
+			u.call(t, at, "loader.open", open, &control.OpenResult{})
+		}
+	}
+	m.close(t, "vault")
+
+	guest := &user{name: "root of a container", contained: true}
+	contained := &user{name: "other in a container", uid: otherUser.uid, gid: otherUser.gid, contained: true}
+	for _, c := range []struct {
+		u     *user
+		dir   string
+		tasks []string
+		host  bool
+	}{
+		{rootUser, "", []string{"pub/sessions", "pub/sessions", "vault/private/sessions", "vault/private/sessions"}, true},
+		{otherUser, "", []string{"", ""}, true},
+		{otherUser, "pub", []string{"", "sessions"}, false},
+		{contained, "", []string{"", ""}, false},
+		{contained, "pub", []string{"", "sessions"}, false},
+		{guest, "", nil, false},
+		{guest, "pub", nil, false},
+	} {
+		var raw json.RawMessage
+		c.u.call(t, filepath.Join(m.at, c.dir), "status", nil, &raw)
+		var told wire.Status
+		if err := json.Unmarshal(raw, &told); err != nil {
+			t.Fatal(err)
+		}
+		var tasks []string
+		for _, s := range told.Loader.Sessions {
+			tasks = append(tasks, s.Task)
+		}
+		if slices.Sort(tasks); !slices.Equal(tasks, c.tasks) {
+			t.Errorf("%s at %q is told of the sessions %q, want %q", c.u.name, c.dir, tasks, c.tasks)
+		}
+		if got := strings.Contains(string(raw), filepath.Dir(m.at)) && told.MountPoint == m.at && told.Cache.SSD.Dir != ""; got != c.host {
+			t.Errorf("%s at %q is told paths of the host: %v, want %v", c.u.name, c.dir, got, c.host)
+		}
+		if !c.host && (strings.Contains(string(raw), filepath.Dir(m.at)) || strings.Contains(string(raw), os.TempDir()+"/") || told.Log != "") {
+			t.Errorf("%s at %q is told a path of the host: %s", c.u.name, c.dir, raw)
+		}
+	}
+}
+
+// TestContainersAreToldHowManyWarnings: the texts of warnings, and of what fails, may name paths of the host.
+func TestContainersAreToldHowManyWarnings(t *testing.T) {
+	r := wire.Status{
+		Warnings: []string{"/host/a", "/host/b"}, MountPoint: "/host", Log: "/host/log",
+		Manifest: wire.Names{Asked: "/host/m", File: "/host/m", Reason: "/host/m"},
+		Store:    wire.Store{Credentials: wire.Credentials{Error: "open /host/keys"}},
+		Cache:    cache.Stats{SSD: &cache.SSDStats{Dir: "/host/cache", LastError: "write /host/cache"}},
+	}
+	statusForContainer(&r)
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "/host") || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "2 of them") {
+		t.Errorf("told %s", text)
 	}
 }
 
