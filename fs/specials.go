@@ -5,6 +5,7 @@ import (
 	"errors"
 	iofs "io/fs"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/tidwall/btree"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/shares"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
@@ -30,7 +32,7 @@ const (
 func local(k manifest.Kind) bool { return k == fifoKind || k == socketKind }
 
 // specialsMost bounds the specials of a mount, each of which takes some hundred bytes of
-// memory.
+// memory, and one user gets no more than a share of them.
 const specialsMost = 1 << 16
 
 // special is a fifo or a socket. The kernel does what programs do with it: it asks for
@@ -38,6 +40,7 @@ const specialsMost = 1 << 16
 type special struct {
 	kind   manifest.Kind
 	object oss.Object // makes it another than all others
+	maker  uint32     // the user who is charged for it, whoever owns it later
 	mu     struct {
 		sync.Mutex
 		mode, uid, gid      uint32
@@ -113,7 +116,8 @@ type specials struct {
 		sync.Mutex
 		dirs map[string]*btree.Map[string, *special]
 		made uint64
-		all  int
+		// charged says how many of them each user made.
+		charged *shares.Shares
 	}
 }
 
@@ -141,11 +145,14 @@ func (l *specials) any(dir string) bool {
 func (l *specials) make(dir, name string, kind manifest.Kind, o writeback.CreateOptions) (*special, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.all >= specialsMost {
-		return nil, syscall.ENOSPC
+	if l.mu.charged == nil {
+		l.mu.charged = shares.New(specialsMost, uint32(os.Geteuid()))
+	}
+	if err := l.mu.charged.Take(o.UID); err != nil {
+		return nil, err
 	}
 	l.mu.made++
-	s := &special{kind: kind, object: oss.Object{ETag: "local " + strconv.FormatUint(l.mu.made, 10)}}
+	s := &special{kind: kind, maker: o.UID, object: oss.Object{ETag: "local " + strconv.FormatUint(l.mu.made, 10)}}
 	now := l.now()
 	s.mu.mode, s.mu.uid, s.mu.gid = o.Mode&permissions, o.UID, o.GID
 	s.mu.atime, s.mu.mtime, s.mu.ctime = now, now, now
@@ -162,8 +169,8 @@ func (l *specials) putLocked(dir, name string, s *special) {
 		d = &btree.Map[string, *special]{}
 		l.mu.dirs[dir] = d
 	}
-	if _, replaced := d.Set(name, s); !replaced {
-		l.mu.all++
+	if there, replaced := d.Set(name, s); replaced {
+		l.mu.charged.Give(there.maker)
 	}
 }
 
@@ -200,8 +207,15 @@ func (l *specials) dropIf(dir, name string, goes func(*special) bool) *special {
 	if !ok || !goes(s) {
 		return nil
 	}
-	d.Delete(name)
-	l.mu.all--
+	l.mu.charged.Give(s.maker)
+	l.takeLocked(dir, name)
+	return s
+}
+
+// takeLocked takes a special from its name, which it has.
+func (l *specials) takeLocked(dir, name string) *special {
+	d := l.mu.dirs[dir]
+	s, _ := d.Delete(name)
 	if d.Len() == 0 {
 		delete(l.mu.dirs, dir)
 	}
@@ -211,13 +225,15 @@ func (l *specials) dropIf(dir, name string, goes func(*special) bool) *special {
 
 // rename moves a special, over another if one has the new name.
 func (l *specials) rename(dir, name, newDir, newName string) {
-	s := l.drop(dir, name)
-	if s == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.putLocked(newDir, newName, s)
+	d := l.mu.dirs[dir]
+	if d == nil {
+		return
+	}
+	if _, ok := d.Get(name); ok {
+		l.putLocked(newDir, newName, l.takeLocked(dir, name))
+	}
 }
 
 // moved notes that the directory at path from is at path to, with all below it.

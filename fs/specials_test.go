@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -221,15 +222,60 @@ func readRegular(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// TestSpecialsHaveABound: names that are only in memory cannot take all of it.
+// fill makes fifos of a user until it may make no more, and returns how many, and why no more.
+func (l *specials) fill(uid uint32) (made int, err error) {
+	for ; err == nil; made++ {
+		_, err = l.make(strconv.FormatUint(uint64(uid), 10), strconv.Itoa(made), fifoKind, writeback.CreateOptions{UID: uid})
+	}
+	return made - 1, err
+}
+
+// TestSpecialsHaveABound: names that are only in memory cannot take all of it, and one user
+// cannot have all of them.
 func TestSpecialsHaveABound(t *testing.T) {
 	l := specials{clock: func() int64 { return 0 }}
-	l.mu.all = specialsMost - 1
-	_, err := l.make("dir", "last", fifoKind, writeback.CreateOptions{})
-	must(t, err)
-	if _, err := l.make("dir", "one more", fifoKind, writeback.CreateOptions{}); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("one more: %v", err)
+	all := 0
+	for _, u := range []struct {
+		uid   uint32
+		most  int
+		errno error
+	}{
+		{2001, specialsMost * 3 / 8, unix.EDQUOT},
+		{2002, specialsMost * 3 / 16, unix.EDQUOT},
+		{0, specialsMost * 7 / 16, unix.ENOSPC},
+	} {
+		made, err := l.fill(u.uid)
+		if all += made; made != u.most || !errors.Is(err, u.errno) {
+			t.Errorf("user %d made %d, want %d, and then %v", u.uid, made, u.most, err)
+		}
 	}
+	if all != specialsMost {
+		t.Errorf("there are %d, want %d", all, specialsMost)
+	}
+	// What is removed or replaced is given back to who made it; a rename alone is not. Of
+	// root's nothing is left to others.
+	l.drop("2002", "0")
+	l.rename("2002", "1", "2002", "2")
+	l.rename("2002", "3", "elsewhere", "3")
+	if made, err := l.fill(2002); made != 2 || !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%d more after two went, then %v", made, err)
+	}
+}
+
+// TestWhoMadeASpecialIsCharged: not who owns it later.
+func TestWhoMadeASpecialIsCharged(t *testing.T) {
+	l := specials{clock: func() int64 { return 0 }}
+	s, err := l.make("dir", "name", socketKind, writeback.CreateOptions{UID: 2001})
+	must(t, err)
+	s.mu.uid = 2002
+	if made, _ := l.fill(2001); made != specialsMost*3/8-1 {
+		t.Errorf("its maker made %d more", made)
+	}
+	if l.drop("dir", "name") != s {
+		t.Error("it was not there")
+	}
+	_, err = l.make("dir", "again", fifoKind, writeback.CreateOptions{UID: 2001})
+	must(t, err)
 }
 
 // TestAttributesOfAFifoAreKeptWithoutMetadata: a mount that keeps no attributes in the
