@@ -204,15 +204,15 @@ func (c change) follows(q change) bool {
 
 // mayBeOvertakenBy reports whether both are new small files of one second, or removals of one
 // second of which the first is of no name above.
-func (q change) mayBeOvertakenBy(c change) bool {
-	if c.when.Sub(q.when) > time.Second {
+func (c change) mayBeOvertakenBy(by change) bool {
+	if by.when.Sub(c.when) > time.Second {
 		return false
 	}
-	if c.number == 0 || q.number == 0 {
-		above := parent("/"+q.path) != parent("/"+c.path) && strings.HasPrefix("/"+c.path, parent("/"+q.path)+"/")
-		return c.number == 0 && q.number == 0 && !above
+	if by.number == 0 || c.number == 0 {
+		above := parent("/"+c.path) != parent("/"+by.path) && strings.HasPrefix("/"+by.path, parent("/"+c.path)+"/")
+		return by.number == 0 && c.number == 0 && !above
 	}
-	return c.small && q.small && !c.replaces && !q.replaces
+	return by.small && c.small && !by.replaces && !c.replaces
 }
 
 // excuse says that c is seen and q is not, unless there is an excuse for that.

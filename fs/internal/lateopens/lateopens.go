@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
+// Bounds of what is kept, which costs a descriptor, and the disk that its bytes take: Age is for
+// how long a thing is kept if nothing else is said, Most how many there are, of at most MostBytes
+// together. The newest is kept however large it is.
 const (
-	// Age is for how long something is kept at most if nothing else is said, Most how many things, of at most
-	// MostBytes together; the newest is kept however large it is. What is kept costs a
-	// descriptor, and the disk that its bytes take.
 	Age       = 5 * time.Second
 	Most      = 512
 	MostBytes = 4 << 30
