@@ -30,10 +30,14 @@ type completing struct {
 
 // completes returns what asks for attributes in the answer to a thread that begins to list
 // a directory, or goes on. Those of the first entries are for who has looked up what it listed
-// before; further on the kernel asks for attributes only because somebody looks names up.
+// before, those of others for who has looked some up of this directory: the kernel asks for
+// attributes there as soon as anybody has.
 func (f *filesystem) completes(in *fuse.ReadIn) *completing {
 	tree, ok := f.tree.(completer)
-	if !ok || in.Offset == 0 && !f.statters.wants(in.Pid) {
+	if !ok || f.numbered != nil {
+		return nil
+	}
+	if in.Offset == 0 && !f.statters.wants(in.Pid) || in.Offset > 0 && !f.statters.looks(in.Pid, in.NodeId) {
 		return nil
 	}
 	return &completing{tree: tree}

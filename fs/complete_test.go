@@ -102,8 +102,10 @@ func listAndStat(t *testing.T, w *written, dir string, files, size int, atOnce b
 	}
 }
 
-// As ls -l does. Each name is asked for once, and few are looked up.
+// As ls -l does, which has one thread. Each name is asked for once, and few are looked up.
 func TestListingBringsTheAttributesOfManyNames(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	const files = 900 // one page
 	w, tree, e := mountModes(t, 1, files)
 	before := e.Requests("HeadObject")

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -31,5 +32,41 @@ func TestListingOfNamesOfSmallDirectoriesAfterAStat(t *testing.T) {
 	}
 	if n := e.Requests("HeadObject") - before; n > 20+2*60 {
 		t.Errorf("%d HEADs, %d Completes for names alone of 20 small directories", n, tree.completed.Load()-calls)
+	}
+}
+
+// Names alone cost nothing, also while others open files of the directory.
+func TestListingOfNamesWhileOthersLook(t *testing.T) {
+	const files = 3000
+	w, tree, e := mountModes(t, 1, files)
+	fd := openDir(t, w.path("d0"))
+	defer closeFD(t, fd)
+	other := make(chan string)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		for name := range other {
+			f, err := os.Open(name)
+			if err == nil {
+				err = f.Close()
+			}
+			done <- err
+		}
+	}()
+	defer close(other)
+	buf := make([]byte, 32<<10)
+	looked := 0
+	for {
+		some, err := getdents(fd, buf)
+		must(t, err)
+		if len(some) == 0 {
+			break
+		}
+		other <- w.path(fmt.Sprintf("d0/%04d", 100*looked))
+		must(t, <-done)
+		looked++
+	}
+	if n := e.Requests("HeadObject"); n > int64(100*looked) {
+		t.Errorf("%d HEADs (%d Completes) where names were listed and %d files opened", n, tree.completed.Load(), looked)
 	}
 }

@@ -45,8 +45,9 @@ type statter struct {
 }
 
 // lists notes that a thread goes on with dir after its first entries, or that their
-// attributes were asked of the store for it, and reports whether to give it the attributes of what follows. If so, one file has to come
-// without: that it is looked up says that they are still wanted.
+// attributes were asked of the store for it, and reports whether to give it the attributes
+// of what follows. If so, one file has to come without: that it is looked up says that they
+// are still wanted.
 func (s *statters) lists(thread uint32, dir uint64) bool {
 	mu := &s.slots[thread%statterSlots].mu
 	mu.Lock()
@@ -65,6 +66,18 @@ func (s *statters) wants(thread uint32) bool {
 	mu.Lock()
 	defer mu.Unlock()
 	return mu.thread == thread && mu.wants()
+}
+
+// looks reports whether a thread that goes on with dir has looked up a file there since it
+// began. If it is noted nowhere, as where its first answer was short, it is from now on.
+func (s *statters) looks(thread uint32, dir uint64) bool {
+	mu := &s.slots[thread%statterSlots].mu
+	mu.Lock()
+	defer mu.Unlock()
+	if mu.thread != thread || mu.dir != dir {
+		mu.statter = statter{thread: thread, dir: dir, enough: statterAsks}
+	}
+	return mu.asked > 0
 }
 
 // wants reports whether its lookups are enough.
@@ -88,7 +101,7 @@ type plusReply struct {
 	given int
 	// completing is what asks for attributes, nil if none are.
 	completing *completing
-	// noted says that the thread was noted, probe says that one file has to come without attributes.
+	// noted says that the thread was noted, probe that one file has to come without attributes.
 	noted, probe bool
 }
 
