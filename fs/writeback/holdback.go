@@ -8,7 +8,8 @@ import "sync"
 func (s *Space) HoldBack(key string) (release func()) { return s.holdIn(s.mu.held, key) }
 
 // HoldBackUnlessDraining is HoldBack for somebody who may open the file yet: a flush or
-// a drain does not wait for that.
+// a drain does not wait for that. It must be released soon: what comes after the change
+// of key in the order waits with it.
 func (s *Space) HoldBackUnlessDraining(key string) (release func()) {
 	return s.holdIn(s.mu.heldLightly, key)
 }
@@ -27,12 +28,16 @@ func (s *Space) holdIn(held map[string]int, key string) (release func()) {
 	})
 }
 
-// heldBack is errOpen if the object at key must stay.
+// heldBack is errOpen if the object at key must stay, and errLooked if it must for some
+// seconds at most.
 func (s *Space) heldBack(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.held[key] > 0 || s.mu.heldLightly[key] > 0 && s.mu.draining == 0 {
+	switch {
+	case s.mu.held[key] > 0:
 		return errOpen
+	case s.mu.heldLightly[key] > 0 && s.mu.draining == 0:
+		return errLooked
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ type opRun struct {
 var (
 	errSuperseded = errors.New("superseded")
 	errOpen       = errors.New("the file is open for writing")
+	errLooked     = errors.New("a program may be about to open what was there")
 	errNotDurable = errors.New("the content is not on disk yet")
 	errDependent  = errors.New("other files need the object first")
 	errConflict   = errors.New("somebody else changed the object")
@@ -283,7 +284,7 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 // judge decides when to try again. s.mu is held.
 func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error) {
 	at := time.Now()
-	run.open = errors.Is(err, errRipening) || errors.Is(err, errUnfinished) || errors.Is(err, errUnsteady) || errors.Is(err, errOpen)
+	run.open = errors.Is(err, errRipening) || errors.Is(err, errUnfinished) || errors.Is(err, errUnsteady) || errors.Is(err, errOpen) || errors.Is(err, errLooked)
 	run.waiting, run.unfinished = false, false
 	delete(s.mu.unfinished, op.ID)
 	if s.mu.Kept[op.ID] && ctx.Err() == nil && s.restless(op, run, err) {
@@ -316,7 +317,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 		run.waiting = true
 		run.next = at.Add(openPoll)
 		return
-	case errors.Is(err, errSuperseded), errors.Is(err, errNotDurable), errors.Is(err, errDependent), errors.Is(err, errConflict):
+	case errors.Is(err, errSuperseded), errors.Is(err, errLooked), errors.Is(err, errNotDurable), errors.Is(err, errDependent), errors.Is(err, errConflict):
 		run.next = at.Add(20 * time.Millisecond)
 		return
 	}
