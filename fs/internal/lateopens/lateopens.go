@@ -70,7 +70,7 @@ func (k *Keeper[K]) Drop(key K) {
 }
 
 // Clear releases everything.
-func (k *Keeper[K]) Clear() { k.expire(func(time.Time) bool { return true }) }
+func (k *Keeper[K]) Clear() { call(k.take(func(time.Time) bool { return true })) }
 
 // Len returns how many things are kept.
 func (k *Keeper[K]) Len() int {
@@ -79,8 +79,11 @@ func (k *Keeper[K]) Len() int {
 	return k.mu.order.Len()
 }
 
-// Run releases what is too old until ctx ends, and then everything.
+// Run releases what is too old until ctx ends, and then everything. What takes long to
+// release, since a request to the store is under way for it, holds up nothing else.
 func (k *Keeper[K]) Run(ctx context.Context) {
+	var releasing sync.WaitGroup
+	defer releasing.Wait()
 	defer k.Clear()
 	age := cmp.Or(k.Age, Age)
 	tick := time.NewTicker(time.Second)
@@ -90,20 +93,21 @@ func (k *Keeper[K]) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			k.expire(func(since time.Time) bool { return now.Sub(since) >= age })
+			for _, release := range k.take(func(since time.Time) bool { return now.Sub(since) >= age }) {
+				releasing.Go(release)
+			}
 		}
 	}
 }
 
-// expire releases the oldest as long as they are old.
-func (k *Keeper[K]) expire(old func(since time.Time) bool) {
+// take takes out the oldest as long as they are old, and returns what releases them.
+func (k *Keeper[K]) take(old func(since time.Time) bool) (out []func()) {
 	k.mu.Lock()
-	var out []func()
+	defer k.mu.Unlock()
 	for e := k.mu.order.Front(); e != nil && old(e.Value.(*kept[K]).since); e = k.mu.order.Front() {
 		out = append(out, k.takeLocked(e))
 	}
-	k.mu.Unlock()
-	call(out)
+	return out
 }
 
 // takeLocked takes e out and returns what releases it. k.mu is held, and must not be when

@@ -117,3 +117,23 @@ func TestAReleaseMayComeBack(t *testing.T) {
 		t.Errorf("%q, want %q", order, want)
 	}
 }
+
+// TestWhatTakesLongToReleaseHoldsUpNothing: the file may be fetched just then.
+func TestWhatTakesLongToReleaseHoldsUpNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s shelf
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx) })
+		fetched := make(chan struct{})
+		s.Keep(1, 0, func() { <-fetched })
+		time.Sleep(2 * time.Second)
+		s.keep(2, 0)
+		time.Sleep(lateopens.Age + time.Second)
+		synctest.Wait()
+		s.has(t, 0, 2)
+		close(fetched)
+		cancel()
+		running.Wait()
+	})
+}
