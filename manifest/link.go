@@ -22,7 +22,7 @@ func (l linker) linkPath(ctx context.Context, link, target string) (string, erro
 		return "", fs.ErrPermission
 	}
 	to, ok := strings.CutPrefix(target, l.prefix)
-	if !ok || isOwn(target, l.prefix) {
+	if !ok || isOwn(target, l.prefix) || leadsUp(to) {
 		return "", fs.ErrPermission
 	}
 	names, err := l.pathOf(ctx, to)
@@ -47,6 +47,25 @@ func (l linker) linkPath(ctx context.Context, link, target string) (string, erro
 		return ".", nil
 	}
 	return strings.Join(path, "/"), nil
+}
+
+// leadsUp reports whether a key would lead out of the directory that it is relative to if it
+// were a path. It is none, but who made the link meant one: to be told that this is
+// not to be had says more than the name of an object that nobody has.
+func leadsUp(key string) bool {
+	depth := 0
+	for component := range strings.SplitSeq(key, "/") {
+		switch component {
+		case "", ".":
+		case "..":
+			if depth--; depth < 0 {
+				return true
+			}
+		default:
+			depth++
+		}
+	}
+	return false
 }
 
 // pathOf returns the names that lead from the root of the mount to key, which is
