@@ -98,6 +98,22 @@ func tableEvery(every uint64) uint64 {
 	return every
 }
 
+// diskName says what file system a table is compared with: ext4 where the tests are to hold.
+func diskName(dir string) string {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return err.Error()
+	}
+	switch st.Type {
+	case unix.EXT4_SUPER_MAGIC:
+		return "ext4"
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return "overlayfs, which does as the file system below it"
+	default:
+		return fmt.Sprintf("a file system of type %#x, which is not ext4: where it differs from ext4, so do the wants", st.Type)
+	}
+}
+
 // compareTable runs one of every rows of a table in a mount's directory and on the disk,
 // and fails where they differ without a reason, or have a reason and do not differ.
 func compareTable(t *testing.T, table, mount string, every uint64, differences []tableDifference) {
@@ -130,7 +146,7 @@ func compareTableWith(t *testing.T, table, mount, disk string, every uint64, dif
 	if t.Failed() {
 		return
 	}
-	t.Logf("%d rows of %s", len(want), table)
+	t.Logf("%d rows of %s, compared with %s", len(want), table, diskName(disk))
 	used := make(map[string]bool)
 	wrong := 0
 	for _, name := range slices.Sorted(maps.Keys(want)) {
