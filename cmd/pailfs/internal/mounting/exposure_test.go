@@ -235,24 +235,33 @@ func exposed(t *testing.T, path string) bool {
 	return ok && e.Anyone
 }
 
+// openToAll makes a directory in which everybody can replace what is there, wherever others get to.
+func openToAll(t *testing.T) string {
+	t.Helper()
+	for _, parent := range []string{os.TempDir(), "/tmp", "/var/tmp", "/dev/shm"} {
+		dir, err := os.MkdirTemp(parent, "pailfs-test-open-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left there is of no use
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if exposed(t, filepath.Join(dir, "file")) {
+			return dir
+		}
+	}
+	t.Fatal("others get to no directory for temporary files: nothing can be refused")
+	return ""
+}
+
 func TestPathsThatOthersCanReplaceAreRefusedOrWarnedOf(t *testing.T) {
 	t.Parallel()
 	s := programtest.NewScene(t)
-	open := filepath.Join(t.TempDir(), "open")
-	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	reachable(t, open)
+	open := openToAll(t)
 	keys := filepath.Join(open, "keys")
 	if err := os.WriteFile(keys, []byte(`{"AccessKeyId":"`+programtest.TestKeyID+`","AccessKeySecret":"`+programtest.TestSecret+`"}`), 0o600); err != nil {
 		t.Fatal(err)
-	}
-	if !exposed(t, keys) {
-		t.Log("others do not get to the directory for temporary files; nothing is to be refused here")
-		return
 	}
 	for _, flags := range [][]string{
 		{"--log-file=" + filepath.Join(open, "log")},
