@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/alecthomas/kong"
@@ -55,6 +56,7 @@ func (p Program) Call(description string, grammar any, options ...kong.Option) e
 		kong.Name(p.Name),
 		kong.Description(description),
 		kong.Writers(p.Stdout, p.Stderr),
+		kong.KindMapper(reflect.String, kong.MapperFunc(bytesOf)),
 		kong.Exit(func(int) { answered = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	}, options...)...)
@@ -76,6 +78,21 @@ func (p Program) Call(description string, grammar any, options ...kong.Option) e
 		return Usage(fmt.Errorf("%w; see %s --help", err, about))
 	}
 	return parsed.Run(p)
+}
+
+// bytesOf stores an argument as it is. What kong does by itself takes it for text, and makes another
+// path of one that is not UTF-8.
+func bytesOf(ctx *kong.DecodeContext, target reflect.Value) error {
+	t, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	text, ok := t.Value.(string)
+	if !ok {
+		return fmt.Errorf("expected text, not %v", t.Value)
+	}
+	target.SetString(text)
+	return nil
 }
 
 // Report prints err as the one line that a user gets. No error, and one without a text, is not

@@ -97,3 +97,10 @@ func TestProgramsAreFoundOnThePath(t *testing.T) {
 		t.Errorf("of one that is nowhere: %v", err)
 	}
 }
+
+// TestArgumentsAreBytes: a path need not be text, and one that is made into text is another.
+func TestArgumentsAreBytes(t *testing.T) {
+	if code, stdout, stderr := call("say", "/mnt/\xff\xe9"); code != OK || stdout != "/mnt/\xff\xe9 here\n" {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
