@@ -89,10 +89,10 @@ func (c *statusCmd) Run(p command.Program) error {
 func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(tw, "%s\t%s\n", name, terminal.Text(fmt.Sprintf(format, args...)))
 	}
 
-	fmt.Fprintf(tw, "%s at %s\n", r.Source, r.MountPoint)
+	fmt.Fprintf(tw, "%s at %s\n", terminal.Name(r.Source), terminal.Name(r.MountPoint))
 	line("  daemon", "pid %d, up %s, version %s, %s resident", r.PID, seconds(r.Uptime), r.Version, terminal.Size(r.Resident))
 	line("  log", "%s", r.Log)
 	if r.HTTP != "" {

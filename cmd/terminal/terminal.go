@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/term"
@@ -51,6 +52,23 @@ func Name(path string) string {
 		return strconv.Quote(path)
 	}
 	return path
+}
+
+// Text returns a sentence as a terminal may show it: what would steer it is written as in quotes. The
+// sentence may be about a name, or be that of a server.
+func Text(sentence string) string {
+	var b strings.Builder
+	for i, r := range sentence {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			// A byte that is not UTF-8 comes as a ReplacementChar of one byte.
+			_, size := utf8.DecodeRuneInString(sentence[i:])
+			quoted := strconv.Quote(sentence[i : i+size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // Agrees asks a user at a terminal, who reads the question in out and answers in in. Only y is

@@ -104,6 +104,14 @@ func TestNamesDoNotSteerTheTerminal(t *testing.T) {
 	}
 }
 
+func TestSentencesDoNotSteerTheTerminal(t *testing.T) {
+	for text, want := range map[string]string{"it is \"so\"": "it is \"so\"", "put a\x1b[31m\n\tb\xff\u009b é": `put a\x1b[31m\n\tb\xff\u009b é`} {
+		if got := Text(text); got != want {
+			t.Errorf("%q is shown as %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestSizesHaveBinaryUnits(t *testing.T) {
 	for bytes, want := range map[int64]string{-1: "0 B", 0: "0 B", 1536: "1.5 KiB", 64 << 20: "64 MiB"} {
 		if got := Size(bytes); got != want {

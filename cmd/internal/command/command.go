@@ -104,7 +104,7 @@ func (p Program) Report(err error) {
 }
 
 // Notice tells the user something beside the output.
-func (p Program) Notice(text string) { fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, text) }
+func (p Program) Notice(text string) { fmt.Fprintf(p.Stderr, "%s: %s\n", p.Name, terminal.Text(text)) }
 
 // Progress tells a user at a terminal what is going on; a script is told nothing.
 func (p Program) Progress(text string) {

@@ -136,3 +136,14 @@ func TestTheClockIsHeldAgainstTheEndpoints(t *testing.T) {
 		t.Error("nobody answered, and it is well")
 	}
 }
+
+// TestKeysDoNotSteerTheTerminal: whoever may write to a bucket chooses its keys.
+func TestKeysDoNotSteerTheTerminal(t *testing.T) {
+	var out strings.Builder
+	if err := newReport([]Finding{right{name: "get", on: "a\x1b[2Jb"}.find(), right{name: "put", err: errors.New("put \x1b[2J")}.find()}).write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), `\x1b[2J`) != 2 {
+		t.Errorf("%q", out.String())
+	}
+}

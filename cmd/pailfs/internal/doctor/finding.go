@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/pailfs/pailfs/cmd/terminal"
 )
 
 // Level says how grave a finding is.
@@ -71,9 +73,9 @@ func newReport(findings []Finding) Report {
 func (r Report) write(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%-5s %-12s %s\n", f.Level, f.Check, f.Text)
+		fmt.Fprintf(&b, "%-5s %-12s %s\n", f.Level, f.Check, terminal.Text(f.Text))
 		if f.Remedy != "" {
-			fmt.Fprintf(&b, "%-18s -> %s\n", "", f.Remedy)
+			fmt.Fprintf(&b, "%-18s -> %s\n", "", terminal.Text(f.Remedy))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -129,7 +129,7 @@ func write(w io.Writer, all []look.Seen) error {
 				wrong += fmt.Sprintf(" (and %d more)", more)
 			}
 		}
-		cells := []string{terminal.Name(row.Source), terminal.Name(row.MountPoint), row.Mode, string(s.Health), pid, up, cached, pending, wrong}
+		cells := []string{terminal.Name(row.Source), terminal.Name(row.MountPoint), row.Mode, string(s.Health), pid, up, cached, pending, terminal.Text(wrong)}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	return tw.Flush()

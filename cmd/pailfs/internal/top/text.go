@@ -16,7 +16,7 @@ type page []string
 func (p *page) head(text string) { *p = append(*p, text) }
 
 func (p *page) line(name, format string, args ...any) {
-	*p = append(*p, fmt.Sprintf("  %-12s%s", name, fmt.Sprintf(format, args...)))
+	*p = append(*p, terminal.Text(fmt.Sprintf("  %-12s%s", name, fmt.Sprintf(format, args...))))
 }
 
 // mostLatencies is how many operations are shown.

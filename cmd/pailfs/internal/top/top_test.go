@@ -330,3 +330,11 @@ func TestTheTextOfAMountSaysAllOfIt(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsWrongDoesNotSteerTheTerminal: it names files, which users name as they like.
+func TestWhatIsWrongDoesNotSteerTheTerminal(t *testing.T) {
+	shown := text(Mount{Health: "degraded", PID: 1, Reasons: []string{"such as a\x1b[2J\nb"}, Uploads: &Uploads{PendingChanges: 1, WaitFor: []writeback.PendingEntry{{Error: "put \x1b[2J\n"}}}}, time.Time{})
+	if all := strings.Join(shown, ""); strings.ContainsAny(all, "\x1b\n") || strings.Count(all, `\x1b[2J\n`) != 2 {
+		t.Errorf("%q", shown)
+	}
+}
