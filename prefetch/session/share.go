@@ -28,11 +28,16 @@ type tenant struct {
 }
 
 // version stands for an object's version: there may be many of them, with long keys. Two
-// that were taken for one would be charged once.
+// that were taken for one would be charged once. The size is part of it: a manifest may tell
+// another than a listing, and what is given back has to be what was charged.
 type version uint64
 
 func (b *Book) versionOf(o oss.Object) version {
-	return version(maphash.Comparable(b.seed, [2]string{o.Key, o.ETag}))
+	type means struct {
+		key, etag string
+		size      int64
+	}
+	return version(maphash.Comparable(b.seed, means{o.Key, o.ETag, o.Size}))
 }
 
 // tenant returns a user's tenant, and makes it if there is none.

@@ -242,6 +242,35 @@ func TestWhoComesToAFullHouseMayAnnounceItsShare(t *testing.T) {
 	}
 }
 
+// TestWhatIsGivenBackWasCharged: also where two names tell different sizes of one version.
+func TestWhatIsGivenBackWasCharged(t *testing.T) {
+	i := newInn(t, 1000)
+	n := i.enters(7, 0)
+	for _, path := range []string{"10-a", "500-b"} {
+		announce(t, i.Book, n, path)
+	}
+	for e := i.NextResolve(); e != nil; e = i.NextResolve() {
+		var size int64
+		_, _ = fmt.Sscanf(e.Path(), "%d-", &size)
+		i.Resolved(e, []oss.Object{{Key: "same", ETag: "same", Size: size}}, 0, nil)
+	}
+	for e := i.NextFetch(); e != nil; e = i.NextFetch() {
+		i.Fetched(e, false, nil)
+	}
+	i.within()
+	i.release(n, "10-a")
+	i.release(n, "500-b")
+	if _, err := i.Close(i.now, n.Session, n.UID, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range i.TakeGone() {
+		i.Freed(e)
+	}
+	if i.charged != 0 {
+		t.Errorf("%d bytes are charged for nothing", i.charged)
+	}
+}
+
 // TestNobodyStarves lets users of all kinds announce, read and let go at random. Whoever
 // reads gets on, however much the others want, who never end.
 func TestNobodyStarves(t *testing.T) {
