@@ -111,6 +111,37 @@ func TestTopIsAScreenAtATerminal(t *testing.T) {
 	}
 }
 
+// TestTopPrintsLinesWhereNobodyTypes: at a terminal, with an input from which no keys come.
+func TestTopPrintsLinesWhereNobodyTypes(t *testing.T) {
+	at := mounttest.Hung(t, mountpoint.Type, "oss://hung")
+	user, terminal := openTerminal(t)
+	cmd := exec.Command(programtest.Binary, "top", "--interval=100ms", "--timeout=200ms", at)
+	cmd.Env, cmd.Stdout, cmd.Stderr = programtest.Environ("TERM=xterm"), terminal, terminal // the input is /dev/null
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	_ = terminal.Close()
+	shown, interrupted := "", false
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := user.Read(buffer)
+		shown += string(buffer[:n])
+		if !interrupted && strings.Contains(shown, " hung ") {
+			interrupted = true
+			if err := cmd.Process.Signal(unix.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err != nil {
+			break // nobody has the other end any more
+		}
+	}
+	if err := cmd.Wait(); err != nil || !interrupted || strings.Contains(shown, "\x1b") {
+		t.Errorf("it ended with %v and had shown %q", err, shown)
+	}
+}
+
 func TestTopRefusesWhatCannotBe(t *testing.T) {
 	if o := programtest.Run(t, programtest.Environ(), "top", "--interval=1ms"); o.Code != 2 || !strings.Contains(o.Stderr, "an interval is 100ms or more") {
 		t.Errorf("exit code %d, %s", o.Code, o.Stderr)

@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -56,7 +55,7 @@ func (c *Cmd) Run(p command.Program) error {
 	switch {
 	case c.Once:
 		return c.once(ctx, p, w)
-	case !c.JSON && terminal.Is(p.Stdout):
+	case !c.JSON && terminal.Is(p.Stdin) && terminal.Is(p.Stdout):
 		return runScreen(ctx, p, w, time.Duration(c.Interval))
 	}
 	return c.follow(ctx, p, w)
@@ -76,18 +75,11 @@ func (c *Cmd) once(ctx context.Context, p command.Program, w *watcher) error {
 	if err != nil {
 		return err
 	}
+	show := writeText
 	if c.JSON {
-		err = json.NewEncoder(p.Stdout).Encode(f)
-	} else {
-		for i, m := range f.Mounts {
-			if i > 0 {
-				fmt.Fprintln(p.Stdout)
-			}
-			for _, line := range text(m, f.Time) {
-				fmt.Fprintln(p.Stdout, line)
-			}
-		}
+		show = writeJSON
 	}
+	err = show(p.Stdout, f)
 	if err == nil && f.unwell() {
 		return &command.Error{Code: ask.ExitDead}
 	}

@@ -4,12 +4,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/pailfs/pailfs/cmd/terminal"
 )
 
 // writeJSON writes a frame as one line.
 func writeJSON(w io.Writer, f Frame) error { return json.NewEncoder(w).Encode(f) }
+
+// writeText writes all of a frame, for people.
+func writeText(w io.Writer, f Frame) error {
+	var b strings.Builder
+	for i, m := range f.Mounts {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		for _, line := range text(m, f.Time) {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
 
 // lines writes frames for a pipe or a file: a line a mount, and now and then what the columns are.
 type lines struct {

@@ -3,8 +3,10 @@ package top
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/look"
@@ -336,5 +339,16 @@ func TestWhatIsWrongDoesNotSteerTheTerminal(t *testing.T) {
 	shown := text(Mount{Health: "degraded", PID: 1, Reasons: []string{"such as a\x1b[2J\nb"}, Uploads: &Uploads{PendingChanges: 1, WaitFor: []writeback.PendingEntry{{Error: "put \x1b[2J\n"}}}}, time.Time{})
 	if all := strings.Join(shown, ""); strings.ContainsAny(all, "\x1b\n") || strings.Count(all, `\x1b[2J\n`) != 2 {
 		t.Errorf("%q", shown)
+	}
+}
+
+// TestAFullDiskIsAnError: what could not be written was not shown.
+func TestAFullDiskIsAnError(t *testing.T) {
+	full, w := io.Pipe()
+	_ = full.CloseWithError(unix.ENOSPC)
+	for name, show := range map[string]func(io.Writer, Frame) error{"text": writeText, "JSON": writeJSON, "lines": new(lines).write} {
+		if err := show(w, Frame{Mounts: []Mount{{Health: "ok"}}}); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
