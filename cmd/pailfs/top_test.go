@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,6 +140,23 @@ func TestTopPrintsLinesWhereNobodyTypes(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || !interrupted || strings.Contains(shown, "\x1b") {
 		t.Errorf("it ended with %v and had shown %q", err, shown)
+	}
+}
+
+// TestNoCommandAsksTheTerminal: one that does not answer would be waited for. The program has a
+// session of its own, with the terminal in the foreground, as users have.
+func TestNoCommandAsksTheTerminal(t *testing.T) {
+	user, terminal := openTerminal(t)
+	cmd := exec.Command(programtest.Binary, "version")
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = programtest.Environ("TERM=xterm"), terminal, terminal, terminal
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	_ = terminal.Close()
+	shown, err := io.ReadAll(user) // which ends with an error, as nobody has the other end any more
+	if !strings.HasPrefix(string(shown), "pailfs ") {
+		t.Errorf("the terminal was sent %q, %v", shown, err)
 	}
 }
 

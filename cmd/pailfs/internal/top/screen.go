@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/terminal"
@@ -19,7 +19,7 @@ func runScreen(ctx context.Context, p command.Program, w *watcher, interval time
 		f, err := w.frame(ctx)
 		return looked{f, err}
 	}}
-	_, err := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(p.Stdin), tea.WithOutput(p.Stdout), tea.WithAltScreen()).Run()
+	_, err := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(p.Stdin), tea.WithOutput(p.Stdout)).Run()
 	switch {
 	case s.err != nil:
 		return s.err
@@ -73,7 +73,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return s, tea.Tick(s.interval, func(time.Time) tea.Msg { return due{} })
 	case due:
 		return s, s.look
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		return s, s.key(msg.String())
 	}
 	return s, nil
@@ -94,7 +94,7 @@ func (s *screen) key(name string) tea.Cmd {
 		s.scroll(1)
 	case "pgup":
 		s.scroll(-s.room())
-	case "pgdown", " ":
+	case "pgdown", "space":
 		s.scroll(s.room())
 	case "home":
 		s.from = 0
@@ -139,7 +139,14 @@ func (s *screen) index() int {
 }
 
 // View implements [tea.Model].
-func (s *screen) View() string {
+func (s *screen) View() tea.View {
+	v := tea.NewView(s.draw())
+	v.AltScreen = true
+	return v
+}
+
+// draw returns what is on the screen.
+func (s *screen) draw() string {
 	title := "pailfs top"
 	if s.seen {
 		title += s.frame.Time.Format(" 15:04:05") + fmt.Sprintf(", every %s", s.interval)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -245,10 +245,13 @@ func TestAPipeGetsALineAMount(t *testing.T) {
 // press gives the screen keys, named as bubbletea does.
 func press(s *screen, names ...string) (quit bool) {
 	for _, name := range names {
-		msg := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
-		for _, special := range []tea.KeyType{tea.KeyUp, tea.KeyDown, tea.KeyLeft, tea.KeyRight, tea.KeyEnd, tea.KeyHome, tea.KeyPgDown, tea.KeyCtrlC} {
+		msg := tea.KeyPressMsg{Text: name, Code: []rune(name)[0]}
+		for _, special := range []tea.KeyPressMsg{
+			{Code: tea.KeyUp}, {Code: tea.KeyDown}, {Code: tea.KeyLeft}, {Code: tea.KeyRight}, {Code: tea.KeyEnd}, {Code: tea.KeyHome},
+			{Code: tea.KeyPgDown}, {Code: tea.KeySpace, Text: " "}, {Code: 'c', Mod: tea.ModCtrl},
+		} {
 			if special.String() == name {
-				msg = tea.KeyMsg{Type: special}
+				msg = special
 			}
 		}
 		_, cmd := s.Update(msg)
@@ -268,7 +271,7 @@ func TestTheScreenScrollsAndChooses(t *testing.T) {
 	s.Update(looked{frame: frameOf(t, w)})
 	shows := func(texts ...string) {
 		t.Helper()
-		view := s.View()
+		view := s.draw()
 		if n := strings.Count(view, "\n") + 1; n > 6 {
 			t.Errorf("%d lines of 6:\n%s", n, view)
 		}
@@ -306,7 +309,7 @@ func TestTheScreenScrollsAndChooses(t *testing.T) {
 	// More room shows more, from where there is enough to fill it.
 	press(s, "end")
 	s.Update(tea.WindowSizeMsg{Width: 80, Height: 100})
-	if view := s.View(); !strings.Contains(view, "> /mnt/b") || !strings.Contains(view, "python3") {
+	if view := s.draw(); !strings.Contains(view, "> /mnt/b") || !strings.Contains(view, "python3") {
 		t.Errorf("in a large terminal:\n%s", view)
 	}
 	if !press(s, "q") || !press(s, "ctrl+c") {
