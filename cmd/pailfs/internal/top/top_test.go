@@ -247,8 +247,15 @@ func press(s *screen, names ...string) (quit bool) {
 	for _, name := range names {
 		msg := tea.KeyPressMsg{Text: name, Code: []rune(name)[0]}
 		for _, special := range []tea.KeyPressMsg{
-			{Code: tea.KeyUp}, {Code: tea.KeyDown}, {Code: tea.KeyLeft}, {Code: tea.KeyRight}, {Code: tea.KeyEnd}, {Code: tea.KeyHome},
-			{Code: tea.KeyPgDown}, {Code: tea.KeySpace, Text: " "}, {Code: 'c', Mod: tea.ModCtrl},
+			{Code: tea.KeyUp},
+			{Code: tea.KeyDown},
+			{Code: tea.KeyLeft},
+			{Code: tea.KeyRight},
+			{Code: tea.KeyEnd},
+			{Code: tea.KeyHome},
+			{Code: tea.KeyPgDown},
+			{Code: tea.KeySpace, Text: " "},
+			{Code: 'c', Mod: tea.ModCtrl},
 		} {
 			if special.String() == name {
 				msg = special
