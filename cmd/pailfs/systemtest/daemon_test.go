@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -346,6 +347,51 @@ func (d *daemon) descriptors() int {
 		d.w.t.Fatal(err)
 	}
 	return len(names)
+}
+
+// connections is how many connections to the store the daemon has, those that rest for the next
+// request among them.
+func (d *daemon) connections() int {
+	d.w.t.Helper()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(d.w.Endpoint, "http://"))
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	text, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	n, own := 0, d.sockets()
+	store := fmt.Sprintf(":%04X", number)
+	for line := range strings.Lines(string(text)) {
+		// sl, local address, remote address, and others, of which the tenth is the inode.
+		f := strings.Fields(line)
+		if len(f) > 9 && strings.HasSuffix(f[2], store) && own["socket:["+f[9]+"]"] {
+			n++
+		}
+	}
+	return n
+}
+
+// sockets are what /proc calls the sockets that the daemon has open.
+func (d *daemon) sockets() map[string]bool {
+	d.w.t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid)
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	sockets := make(map[string]bool)
+	for _, name := range names {
+		if to, err := os.Readlink(filepath.Join(dir, name.Name())); err == nil && strings.HasPrefix(to, "socket:") {
+			sockets[to] = true
+		}
+	}
+	return sockets
 }
 
 // goroutines is how many goroutines the daemon has.

@@ -90,9 +90,13 @@ type Sample struct {
 	// After is how long after the start, in seconds.
 	After float64 `json:"after"`
 	// Resident is in bytes.
-	Resident    int64 `json:"resident"`
-	Descriptors int   `json:"descriptors"`
-	Goroutines  int   `json:"goroutines"`
+	Resident int64 `json:"resident"`
+	// Descriptors and Goroutines are those that are there.
+	Descriptors int `json:"descriptors"`
+	Goroutines  int `json:"goroutines"`
+	// Connections are those to the store. Each is a descriptor and two goroutines, and rests for
+	// the next request for a while.
+	Connections int `json:"connections,omitempty"`
 	// DiskBytes and DiskInodes are what the cache directory's file system has in use.
 	DiskBytes  int64 `json:"disk_bytes"`
 	DiskInodes int64 `json:"disk_inodes"`
@@ -102,8 +106,8 @@ type Sample struct {
 
 // String is the sample as a line of a log.
 func (s Sample) String() string {
-	return fmt.Sprintf("after %4.0f s %3d MiB resident, %d descriptors, %d goroutines, disk %d MiB in %d inodes, %d inodes known",
-		s.After, s.Resident>>20, s.Descriptors, s.Goroutines, s.DiskBytes>>20, s.DiskInodes, s.Inodes)
+	return fmt.Sprintf("after %4.0f s %3d MiB resident, %d descriptors, %d goroutines, %d connections, disk %d MiB in %d inodes, %d inodes known",
+		s.After, s.Resident>>20, s.Descriptors, s.Goroutines, s.Connections, s.DiskBytes>>20, s.DiskInodes, s.Inodes)
 }
 
 // Result is a round as it is kept.
