@@ -23,12 +23,14 @@ func TestWhatMayBeOpenedYetKeepsTheOrder(t *testing.T) {
 				w.store.put("p/latest", "step-500")
 				w.store.put("p/step/a", "content")
 				var got []string
+				w.store.Lock()
 				w.store.gone = func(key string, _ []byte) { got = append(got, key[len("p/"):]) }
 				w.store.seen = func(key string, content []byte) {
 					if key == "p/latest" {
 						got = append(got, "latest: "+string(content))
 					}
 				}
+				w.store.Unlock()
 				release := w.space.HoldBackUnlessDraining("p/latest")
 				c.change(w)
 				time.Sleep(time.Second / 2)
@@ -39,9 +41,11 @@ func TestWhatMayBeOpenedYetKeepsTheOrder(t *testing.T) {
 				}
 				release()
 				time.Sleep(time.Minute)
+				w.store.Lock()
 				if d := cmp.Diff(c.want, got); d != "" {
 					t.Error(d)
 				}
+				w.store.Unlock()
 				w.drain()
 				w.stop()
 			})
