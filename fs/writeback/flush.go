@@ -139,8 +139,8 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 			}
 			continue
 		}
-		if put := s.lastCopy(v.op); put != nil {
-			held = append(held, heldRemoval{v.op, put})
+		if v.kept != nil {
+			held = append(held, heldRemoval{v.op, v.kept})
 			continue
 		}
 		if f := s.lost(v.op); f != nil {

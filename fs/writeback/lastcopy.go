@@ -125,18 +125,15 @@ func (st *state) keptFor(op *operation) *operation {
 	return nil
 }
 
-// lastCopy returns the publication that op, a removal, has to wait for although the order would
-// let it pass: one that comes later, was written again for example, or that cannot be carried out
-// as things are. What is before op and can be is left to the order. s.mu is held.
-func (s *Space) lastCopy(op *operation) *operation {
-	put := s.mu.keptFor(op)
-	if put == nil || put.Order >= op.Order {
-		return put
+// lastCopy reports whether op, a removal, has to wait for kept although the order would let it
+// pass: kept comes later, was written again for example, or cannot be carried out as things are.
+// What is before op and can be is left to the order. s.mu is held.
+func (s *Space) lastCopy(op, kept *operation) bool {
+	if kept == nil || kept.Order >= op.Order {
+		return kept != nil
 	}
-	if st := s.standing(put); st.failing || st.absent {
-		return put
-	}
-	return nil
+	st := s.standing(kept)
+	return st.failing || st.absent
 }
 
 // heldRemoval is a removal that waits for a publication that may come later in the order: what

@@ -92,6 +92,14 @@ func (r *renamer) rewrite(path string) {
 	}
 }
 
+// remove removes the file at path.
+func (r *renamer) remove(path string) {
+	r.Helper()
+	r.change("unlink "+path, func() { delete(r.live, path) })
+	dir, base := splitPath(path)
+	r.unlink(dir, base)
+}
+
 // chmod gives the file at path another mode.
 func (r *renamer) chmod(path string, mode uint32) {
 	r.Helper()
@@ -232,6 +240,55 @@ func TestLaterPublicationThatIsRefusedKeepsTheOnlyCopy(t *testing.T) {
 	}
 }
 
+// A directory that is refused holds up what is in it, and nothing elsewhere, however much of it
+// there is. A file that is moved into it keeps the object that it had.
+func TestRefusedDirectoryHoldsUpNothingElsewhere(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %v", crash), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRenamer(t, 1, false)
+				r.make("g/x", "elsewhere")
+				r.make("e/y", "moved")
+				r.make("e/z", "removed")
+				r.drain()
+				refused := []string{"p/d/a", "p/d/b", "p/d/c", "p/d/y"}
+				for _, key := range refused {
+					r.store.deny(key, true)
+				}
+				for _, path := range []string{"d/a", "d/b", "d/c"} {
+					r.make(path, path)
+					time.Sleep(2 * time.Second)
+				}
+				r.moveTo("e/y", "d/y")
+				r.remove("e/z")
+				if crash {
+					r.crash(false)
+				}
+				time.Sleep(10 * time.Minute)
+				r.rewrite("g/x")
+				time.Sleep(time.Minute)
+				r.holds("p/g/x", r.live["g/x"])
+				bucket := r.inBucket()
+				if bucket["p/e/y"] == "" {
+					t.Error("p/e/y is gone, and is not yet p/d/y")
+				}
+				if bucket["p/e/z"] != "" {
+					t.Error("p/e/z is there, and was removed")
+				}
+				for path, want := range map[string]string{"d": "d/a", "e": "e/y"} {
+					if err := r.flushes(path); !errors.Is(err, oss.ErrAccessDenied) || !strings.Contains(err.Error(), want) {
+						t.Errorf("flush of %q: %v, want %v and %s in it", path, err, oss.ErrAccessDenied, want)
+					}
+				}
+				for _, key := range refused {
+					r.store.deny(key, false)
+				}
+				r.ends()
+			})
+		})
+	}
+}
+
 // flushes is a flush of path, which must end in an hour.
 func (w *world) flushes(path string) error {
 	w.Helper()
@@ -318,11 +375,7 @@ func (r *renamer) step(rng *rand.Rand, paths []string, denied *string, files *in
 	case what == 10 && exists:
 		r.chmod(from, uint32(rng.IntN(0o1000)))
 	case what == 11 && exists:
-		r.change("unlink "+from, func() { delete(r.live, from) })
-		dir, base := splitPath(from)
-		if err := r.space.Unlink(r.Context(), dir, base); err != nil {
-			r.Fatal(err)
-		}
+		r.remove(from)
 	case what == 12:
 		r.store.deny("p/"+*denied, false)
 		if *denied = ""; rng.IntN(2) == 0 {

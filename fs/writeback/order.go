@@ -51,9 +51,11 @@ func (q *opQueue) len() int { return len(q.items) - q.gone }
 // standing is what the order has to know of an operation beside itself.
 type standing struct {
 	// failing: it cannot succeed as things are, and holds back only what is beside or
-	// above it.
+	// above it. What is behind it in its directory cannot either.
 	failing bool
-	// held: it must not begin as things are. It is absent.
+	// kept, of a removal, is the publication that must not come after it; see keptFor. held: it
+	// must not begin as things are, and is absent.
+	kept *operation
 	held bool
 	// absent: it holds back nothing.
 	absent bool
@@ -62,11 +64,11 @@ type standing struct {
 	small bool
 }
 
-// mark is what is unfinished in a directory or below it. removals says that it is
-// nothing but removals that can succeed as things are.
+// mark is what is unfinished in a directory or below it. failing says that something of it cannot
+// succeed as things are, removals that it is nothing but removals that can.
 type mark struct {
-	strict, removals bool
-	oldest           int64
+	strict, failing, removals bool
+	oldest                    int64
 }
 
 // stretched is an operation whose content was committed again, while its scan goes
@@ -111,10 +113,11 @@ func within(dir, above string) bool {
 	return above == "" || dir == above || strings.HasPrefix(dir, above+"/")
 }
 
-// verdict is an operation, and whether the order lets it begin.
+// verdict is an operation, and whether the order lets it begin; failing as in its standing. A
+// removal that is held waits for the publication kept.
 type verdict struct {
-	op    *operation
-	ready bool
+	op, kept       *operation
+	ready, failing bool
 }
 
 // scan says of each operation in order, until enough returns true, whether the order
@@ -253,9 +256,14 @@ func (s *scanning) next(op *operation) {
 		s.pass()
 	}
 	st := s.of(op)
+	m, behind := s.marks[op.Dir]
+	st.failing = st.failing || m.failing
 	s.failing = s.failing || st.failing
+	if st.kept != nil && s.fails(st.kept) {
+		st.held, st.absent = true, true
+	}
 	ready := !op.Barrier || s.waiting == 0
-	if m, ok := s.marks[op.Dir]; ok && ready {
+	if behind && ready {
 		ready = !m.strict && !op.Barrier && st.small && op.Again-m.oldest <= overtakeWindow
 	}
 	ready = (ready || op.Kind == opDelete && s.amongRemovals(op)) && !st.held
@@ -277,7 +285,19 @@ func (s *scanning) next(op *operation) {
 	}
 	s.last = op.Order
 	s.group = append(s.group, member{op, st})
-	s.verdicts = append(s.verdicts, verdict{op, ready})
+	v := verdict{op: op, ready: ready, failing: st.failing}
+	if st.held {
+		v.kept = st.kept
+	}
+	s.verdicts = append(s.verdicts, v)
+}
+
+// fails reports whether op was met, and cannot succeed as things are.
+func (s *scanning) fails(op *operation) bool {
+	i := sort.Search(len(s.verdicts), func(i int) bool {
+		return !queued{s.verdicts[i].op.Order, s.verdicts[i].op.ID, nil}.less(op.Order, op.ID)
+	})
+	return i < len(s.verdicts) && s.verdicts[i].op == op && s.verdicts[i].failing
 }
 
 // amongRemovals reports whether all that op, a removal, would have to wait for are
@@ -320,6 +340,7 @@ func (s *scanning) pass() {
 				left.oldest, left.removals = op.At, true
 			}
 			left.removals = left.removals && removal
+			left.failing = left.failing || st.failing
 			left.strict = left.strict || !st.small || op.Barrier || st.failing
 			left.oldest = min(left.oldest, op.At)
 			s.marks[dir] = left

@@ -111,6 +111,56 @@ func TestScanLetsRemovalsGoTogether(t *testing.T) {
 	}
 }
 
+// What fails holds back what is behind it in its directory, and neither of them what is elsewhere:
+// but for the removal that would take the last object of one that is held back.
+func TestScanPassesWhatIsBehindWhatFails(t *testing.T) {
+	const fails = 0
+	put := func(dir string) operation { return operation{Kind: opPut, Dir: dir} }
+	over := func(dir string) operation { return operation{Kind: opPut, Dir: dir, Barrier: true} }
+	gone := func(dir string) operation { return operation{Kind: opDelete, Dir: dir, Barrier: true} }
+	for name, c := range map[string]struct {
+		ops []operation
+		// kept is the place of what the last operation must not come before, -1 if there is none.
+		kept int
+		want []bool
+	}{
+		"elsewhere":                   {[]operation{put("d"), put("d"), over("e")}, -1, []bool{true, false, true}},
+		"behind what is behind it":    {[]operation{put("d/e"), over("d"), put(""), over("f")}, -1, []bool{true, false, false, true}},
+		"above":                       {[]operation{put("d"), put("d"), over("")}, -1, []bool{true, false, false}},
+		"behind another":              {[]operation{put("d"), put("d"), put("f"), over("e")}, -1, []bool{true, false, true, false}},
+		"removed elsewhere":           {[]operation{put("d"), put("d"), gone("e")}, -1, []bool{true, false, true}},
+		"the last object of that one": {[]operation{put("d"), put("d"), gone("e")}, 1, []bool{true, false, false}},
+		"of the one that fails":       {[]operation{put("d"), put("d"), gone("e")}, 0, []bool{true, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var q opQueue
+			for i := range c.ops {
+				op := &c.ops[i]
+				op.ID, op.Order, op.After = uint64(i), uint64(i+1), uint64(i+1)
+				q.add(op)
+			}
+			last := len(c.ops) - 1
+			verdicts := q.scan(func(op *operation) standing {
+				st := standing{failing: op.ID == fails}
+				if c.kept >= 0 && int(op.ID) == last {
+					st.kept = &c.ops[c.kept]
+				}
+				return st
+			}, func(*operation) bool { return false })
+			var got []bool
+			for _, v := range verdicts {
+				got = append(got, v.ready)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("may begin: %v, want %v", got, c.want)
+			}
+			if kept := verdicts[last].kept; c.kept >= 0 && kept != &c.ops[c.kept] {
+				t.Errorf("the removal waits for %v, want what it must not come before", kept)
+			}
+		})
+	}
+}
+
 // TestRemovedTreeIsGoneSoon: whoever removes a thousand files does not wait for a thousand
 // pairs of requests one after another.
 func TestRemovedTreeIsGoneSoon(t *testing.T) {

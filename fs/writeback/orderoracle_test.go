@@ -258,9 +258,9 @@ var orderExcuses = []orderExcuse{
 		x := o.openings[q.path]
 		return q.number != 0 && x.truncated && x.lasts(oneRequest) && !x.began.Before(q.when) && c.elsewhere(q)
 	}},
-	// What is refused holds back only what is beside it or above.
+	// What is refused holds back only what is beside it or above, which holds back nothing elsewhere.
 	{"refused elsewhere", func(o *orderOracle, c, q change, _ int) bool {
-		return o.refusals[q.path].lasts(refusalsLast) && c.elsewhere(q)
+		return c.elsewhere(q) && (o.refusals[q.path].lasts(refusalsLast) || o.behindRefused(q))
 	}},
 	// The old name stays until the new one is there, and holds back nothing meanwhile.
 	// Each further renaming puts its removal off.
@@ -283,6 +283,17 @@ var orderExcuses = []orderExcuse{
 		// What one renaming moves has one place.
 		return q.at >= first && o.mayWait(c, q, first)
 	}},
+}
+
+// behindRefused reports whether something that was closed before q beside it or below is refused.
+func (o *orderOracle) behindRefused(q change) bool {
+	for path, refusal := range o.refusals {
+		before := func(x change) bool { return x.at < q.at && !q.elsewhere(x) }
+		if refusal.lasts(refusalsLast) && slices.ContainsFunc(o.changes[path], before) {
+			return true
+		}
+	}
+	return false
 }
 
 // elsewhere reports whether q is neither beside c nor below it.

@@ -171,10 +171,12 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 // standing is what the order asks. s.mu is held.
 func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
-	held := s.lastCopy(op) != nil
+	kept := s.mu.keptFor(op)
+	held := s.lastCopy(op, kept)
 	return standing{
 		failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.lostBefore(op) != nil,
 		absent:  run.unfinished && !s.mu.Kept[op.ID] || held,
+		kept:    kept,
 		held:    held,
 		small:   s.small(op),
 	}

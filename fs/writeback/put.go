@@ -631,7 +631,7 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 		}
 	}
 	if err := s.begin(op, 0, i, func() error {
-		if len(s.blocking(&op)) > 0 || s.lastCopy(&op) != nil {
+		if len(s.blocking(&op)) > 0 || s.mu.keptFor(&op) != nil {
 			return errDependent
 		}
 		return nil
