@@ -110,9 +110,10 @@ func start(verb, path string) (p *process, err error) {
 	return &process{cmd: cmd, requests: requests, answers: answers, said: make(chan output, 1), ended: make(chan struct{})}, nil
 }
 
-// converse gives the child its request and reads until it ends.
+// converse gives the child its request and reads until it ends. One that ended before said why.
 func (p *process) converse(request []byte) {
-	if _, err := p.requests.Write(append(request, '\n')); err != nil {
+	_, err := p.requests.Write(append(request, '\n'))
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
 		p.said <- output{err: err}
 		return
 	}

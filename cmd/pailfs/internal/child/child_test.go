@@ -44,6 +44,20 @@ func TestAChildAnswers(t *testing.T) {
 	}
 }
 
+// TestAChildThatDoesNotWaitForItsRequestIsHeard: what it said says why.
+func TestAChildThatDoesNotWaitForItsRequestIsHeard(t *testing.T) {
+	p, err := start("sing", "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.leave()
+	p.reap()
+	p.converse([]byte("null"))
+	if err := (<-p.said).read(nil); err == nil || !strings.Contains(err.Error(), "not for people") {
+		t.Error(err)
+	}
+}
+
 // TestAChildHasNoKeys: none of the environment is its business.
 func TestAChildHasNoKeys(t *testing.T) {
 	t.Setenv("OSS_ACCESS_KEY_SECRET", "secret")
