@@ -30,7 +30,7 @@ type reply struct {
 type Abandoned struct {
 	// Err is that of the context.
 	Err error
-	// Ended is closed when the process that was left behind has ended.
+	// Ended is closed when the process that was left behind has ended, or if there was none.
 	Ended <-chan struct{}
 }
 
@@ -44,7 +44,9 @@ func (a *Abandoned) Unwrap() error { return a.Err }
 // a pointer or nil. When ctx ends first the error is an [Abandoned].
 func Run(ctx context.Context, verb, path string, request, answer any) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		none := make(chan struct{})
+		close(none)
+		return &Abandoned{Err: err, Ended: none}
 	}
 	text, err := json.Marshal(request)
 	if err != nil {

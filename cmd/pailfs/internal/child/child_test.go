@@ -67,6 +67,22 @@ func TestAChildHasNoKeys(t *testing.T) {
 	}
 }
 
+// TestWhoHasNoTimeLeftIsTold: as one whose time ended while it waited, and without a child.
+func TestWhoHasNoTimeLeftIsTold(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Run(ctx, "hang", "/", nil, nil)
+	left, ok := errors.AsType[*Abandoned](err)
+	if !ok || !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	select {
+	case <-left.Ended:
+	default:
+		t.Error("a child was begun")
+	}
+}
+
 // TestAChildForWhichNobodyWaitsEnds: one that can be told, and one that cannot.
 func TestAChildForWhichNobodyWaitsEnds(t *testing.T) {
 	for _, verb := range []string{"wait", "hang"} {
