@@ -259,10 +259,13 @@ func (r *round) failing() {
 	d := w.mount("--metadata-ttl=1s")
 	l.start()
 	w.faults(thirteenWays()...)
+	w.Server.ResetStats()
 	j := w.job(r.rng)
 	j.Files, j.Readers, j.Doubtful = data, 2, true
 	readers := j.start(r.t)
 	time.Sleep(2*time.Second + r.milliseconds(2000))
+	until(func() bool { s := w.Server.Stats(); return len(s.Faults) == ways && s.Requests >= manyRequests })
+	r.struck(w.Server.Stats())
 	kill := r.seed%2 == 1
 	if kill {
 		r.killed(d, l)
@@ -272,11 +275,7 @@ func (r *round) failing() {
 	}
 	readers.wait(d).sound(r.t, "while requests fail", "EIO", "EACCES", "ESTALE", "SIGBUS")
 	r.report.Pending = l.lacks()
-	failed := int64(0)
-	for _, n := range w.Server.Stats().Faults {
-		failed += n
-	}
-	r.say("%d of %d requests failed in %d ways, killed %t, %s", failed, w.Requests(""), len(w.Server.Stats().Faults), kill, l.summary())
+	r.say("killed %t, %s", kill, l.summary())
 	if kill {
 		d = w.mount("--metadata-ttl=1s") // it recovers while requests fail
 	}
@@ -284,13 +283,35 @@ func (r *round) failing() {
 	r.drained(d, l, "after the failures")
 }
 
-// thirteenWays are faults of which a fifth of all requests suffers one.
+// manyRequests are so many that their fifth has room for all the ways in which requests fail.
+const manyRequests, ways = 100, 13
+
+// struck fails unless each of the thirteen ways was met, and a fifth of the requests or so failed.
+// A connection that is left unserved for a while is no request.
+func (r *round) struck(s ossemu.Stats) {
+	r.t.Helper()
+	failed := -s.Faults[ossemu.FaultSlowAccept]
+	for _, n := range s.Faults {
+		failed += n
+	}
+	all := s.Requests + s.InFlight // a fault is counted before its request is answered
+	r.say("%d of %d requests failed in %d ways", failed, all, len(s.Faults))
+	if len(s.Faults) != ways {
+		r.t.Errorf("requests failed in %d ways, want %d: %v", len(s.Faults), ways, s.Faults)
+	}
+	if failed*10 < all || failed*10 > 3*all {
+		r.t.Errorf("%d of %d requests failed, want 10 to 30 %%: %v", failed, all, s.Faults)
+	}
+}
+
+// thirteenWays are faults of which about a fifth of all requests suffers one: each way once among
+// the first requests, then by chance.
 func thirteenWays() []ossemu.Fault {
-	// What matches nothing else comes first of those before it: twelve times this is a fifth.
-	const each = 0.0184
+	// What matches nothing else comes first of those before it: twelve times this is nearly a fifth.
+	const each = 0.0165
 	// Ranges of large objects that were not asked for by a reader of all rely on TLS.
 	const checked = "data/"
-	return []ossemu.Fault{
+	byChance := []ossemu.Fault{
 		{Kind: ossemu.FaultSlowAccept, Delay: 200 * time.Millisecond, Probability: 0.2},
 		{Kind: ossemu.FaultError, Code: "InternalError", Probability: each},
 		{Kind: ossemu.FaultReset, Probability: each},
@@ -298,14 +319,34 @@ func thirteenWays() []ossemu.Fault {
 		{Kind: ossemu.FaultTruncate, Probability: each},
 		{Kind: ossemu.FaultStall, Delay: 500 * time.Millisecond, Probability: each},
 		{Kind: ossemu.FaultSlowFirstByte, Delay: 500 * time.Millisecond, Probability: each},
-		{Operation: "GetObject", KeyPrefix: checked, Kind: ossemu.FaultCorrupt, Probability: 0.05},
-		{Operation: "GetObject", Kind: ossemu.FaultWrongCRC, Probability: 0.05},
-		{Operation: "GetObject", Kind: ossemu.FaultWrongETag, Probability: 0.05},
-		{Kind: ossemu.FaultStaleList, Delay: time.Second, Probability: 0.2},
+		{Operation: "GetObject", KeyPrefix: checked, Kind: ossemu.FaultCorrupt, Probability: each},
+		{Operation: "GetObject", Kind: ossemu.FaultWrongCRC, Probability: each},
+		{Operation: "GetObject", Kind: ossemu.FaultWrongETag, Probability: each},
+		{Kind: ossemu.FaultStaleList, Delay: time.Second, Probability: 0.1},
 		{Kind: ossemu.FaultErrorAfterCommit, Code: "InternalError", Probability: each},
 		{Kind: ossemu.FaultLostReply, Probability: each},
 		{Kind: ossemu.FaultError, Code: "QpsLimitExceeded", Probability: 4 * each},
 	}
+	var all []ossemu.Fault
+	for i, f := range byChance {
+		f.Probability, f.Count = 0, 1
+		switch f.Kind {
+		case ossemu.FaultResetBody, ossemu.FaultTruncate, ossemu.FaultStall: // what has a body
+			f.Operation = "GetObject"
+		case ossemu.FaultErrorAfterCommit, ossemu.FaultLostReply: // what changes something
+			f.Operation = "PutObject"
+		case ossemu.FaultError, ossemu.FaultReset, ossemu.FaultSlowFirstByte:
+			f.Skip = 4 * i
+		}
+		all = append(all, f)
+	}
+	for _, f := range byChance {
+		if f.Operation == "" && f.Kind != ossemu.FaultSlowAccept && f.Kind != ossemu.FaultStaleList {
+			f.Skip = manyRequests / 2 // of these each way has failed a few
+		}
+		all = append(all, f)
+	}
+	return all
 }
 
 // editing: files are rewritten, truncated and edited faster than they are uploaded. No call fails,
