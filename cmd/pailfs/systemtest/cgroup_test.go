@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,23 +21,70 @@ type memoryGroup struct {
 	events string
 }
 
-// newMemoryGroup makes one of so many bytes, or returns why this machine does not let it.
-func newMemoryGroup(t *testing.T, limit int64) (*memoryGroup, error) {
+// hierarchy is one of the two kinds of cgroups that limit memory.
+type hierarchy struct {
+	root string
+	// controller is how /proc/self/cgroup begins the line of our own group.
+	controller, limit, events string
+	magic                     int64
+	// delegated says that a group limits memory only if the one above it says so.
+	delegated bool
+}
+
+func hierarchies() []hierarchy {
+	return []hierarchy{
+		{"/sys/fs/cgroup/memory", ":memory:", "memory.limit_in_bytes", "memory.oom_control", unix.CGROUP_SUPER_MAGIC, false},
+		{"/sys/fs/cgroup", "0::", "memory.max", "memory.events", unix.CGROUP2_SUPER_MAGIC, true},
+	}
+}
+
+// permits reports whether this machine lets root limit memory in a hierarchy: it is there, has the
+// controller and can be written to.
+func (h hierarchy) permits() bool {
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.root, &st); err != nil || st.Type != h.magic || st.Flags&unix.ST_RDONLY != 0 || unix.Access(h.root, unix.W_OK) != nil {
+		return false
+	}
+	if !h.delegated || h.lists("cgroup.subtree_control", "memory") {
+		return true
+	}
+	// Only the root of all hands on what limits it while processes are in it, and has no type.
+	_, err := os.Stat(filepath.Join(h.root, "cgroup.type"))
+	return h.lists("cgroup.controllers", "memory") && os.IsNotExist(err)
+}
+
+// lists reports whether a file of the hierarchy's root has a word.
+func (h hierarchy) lists(file, word string) bool {
+	text, err := os.ReadFile(filepath.Join(h.root, file))
+	return err == nil && slices.Contains(strings.Fields(string(text)), word)
+}
+
+// noMemoryGroup is why there is no cgroup. Permitted says that this machine could have one.
+type noMemoryGroup struct {
+	permitted bool
+	refused   error
+}
+
+func (e *noMemoryGroup) Error() string {
+	return fmt.Sprintf("make a cgroup that limits memory (this machine could have one: %t): %v", e.permitted, e.refused)
+}
+
+// newMemoryGroup makes one of so many bytes with a process in it, or returns why not, a
+// *noMemoryGroup. Where the group above does not hand the controller on, it is told to.
+func newMemoryGroup(t *testing.T, limit int64, pid int) (*memoryGroup, error) {
 	t.Helper()
-	var refused []error
-	for _, v := range []struct{ root, controller, limit, events string }{
-		{"/sys/fs/cgroup/memory", ":memory:", "memory.limit_in_bytes", "memory.oom_control"},
-		{"/sys/fs/cgroup", "0::", "memory.max", "memory.events"},
-	} {
-		for _, parent := range []string{filepath.Join(v.root, ownGroup(v.controller)), v.root} {
+	refused := &noMemoryGroup{}
+	for _, h := range hierarchies() {
+		refused.permitted = refused.permitted || h.permits()
+		for _, parent := range []string{filepath.Join(h.root, ownGroup(h.controller)), h.root} {
 			g := &memoryGroup{dir: filepath.Join(parent, fmt.Sprintf("pailfs-test-%d", os.Getpid()))}
-			g.events = filepath.Join(g.dir, v.events)
+			g.events = filepath.Join(g.dir, h.events)
 			if err := os.Mkdir(g.dir, 0o755); err != nil {
-				refused = append(refused, err)
+				refused.refused = errors.Join(refused.refused, err)
 				continue
 			}
-			if err := os.WriteFile(filepath.Join(g.dir, v.limit), []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
-				refused = append(refused, err, os.Remove(g.dir))
+			if err := g.begin(h, limit, pid); err != nil {
+				refused.refused = errors.Join(refused.refused, err, os.Remove(g.dir))
 				continue
 			}
 			t.Cleanup(func() {
@@ -44,7 +93,23 @@ func newMemoryGroup(t *testing.T, limit int64) (*memoryGroup, error) {
 			return g, nil
 		}
 	}
-	return nil, errors.Join(refused...)
+	return nil, refused
+}
+
+// begin limits the group and brings a process into it.
+func (g *memoryGroup) begin(h hierarchy, limit int64, pid int) error {
+	write := func(path, what string) error { return os.WriteFile(path, []byte(what), 0o644) }
+	_, err := os.Stat(filepath.Join(g.dir, h.limit))
+	if h.delegated && err != nil {
+		err = write(filepath.Join(g.dir, "../cgroup.subtree_control"), "+memory")
+	}
+	if err == nil {
+		err = write(filepath.Join(g.dir, h.limit), strconv.FormatInt(limit, 10))
+	}
+	if err == nil {
+		err = write(filepath.Join(g.dir, "cgroup.procs"), strconv.Itoa(pid))
+	}
+	return err
 }
 
 // ownGroup is the path of our own cgroup in the hierarchy of a controller.
@@ -59,11 +124,6 @@ func ownGroup(controller string) string {
 		}
 	}
 	return ""
-}
-
-// add brings a process into the group.
-func (g *memoryGroup) add(pid int) error {
-	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
 }
 
 // killed is how many processes of it were killed for want of memory.
@@ -81,4 +141,22 @@ func (g *memoryGroup) killed() int {
 		}
 	}
 	return 0
+}
+
+// Where the machine permits a cgroup, rounds have one: without it they would pass for nothing.
+func TestAMachineThatPermitsItHasAMemoryGroup(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group, err := newMemoryGroup(t, memoryTier, cmd.Process.Pid)
+	if none := (*noMemoryGroup)(nil); errors.As(err, &none) && !none.permitted {
+		fmt.Fprintf(os.Stderr, "LEFT OUT of %s: all of it: %v\n", t.Name(), err)
+	} else if err != nil {
+		t.Error(err)
+	} else if members, err := os.ReadFile(filepath.Join(group.dir, "cgroup.procs")); err != nil || strings.TrimSpace(string(members)) != strconv.Itoa(cmd.Process.Pid) {
+		t.Errorf("in the group is %q (%v), want %d", members, err, cmd.Process.Pid)
+	}
+	_ = cmd.Process.Kill() // it may have ended
+	_ = cmd.Wait()         // by that signal
 }
