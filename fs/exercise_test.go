@@ -37,7 +37,7 @@ func TestRandomChangesOfContentAsOnALocalDisk(t *testing.T) {
 		t.Run("passthrough "+mode.String(), func(t *testing.T) {
 			t.Logf("PAILFS_TEST_SEED=%d", seed)
 			w := mountWritten(t, startStore(t), writtenOptions{config: Config{Passthrough: mode, PassthroughMin: 1}})
-			local := tempDir(t)
+			local := localDir(t)
 			var workers sync.WaitGroup
 			var mu sync.Mutex
 			done, leftOut := map[string]int{}, map[string]string{}

@@ -40,7 +40,7 @@ func TestRandomOperationsAsOnALocalDisk(t *testing.T) {
 		t.Run("passthrough "+mode.String(), func(t *testing.T) {
 			t.Logf("PAILFS_TEST_SEED=%d", seed)
 			w := mountWritten(t, startStore(t), writtenOptions{config: Config{Passthrough: mode, PassthroughMin: 1}})
-			local := tempDir(t)
+			local := localDir(t)
 			var workers sync.WaitGroup
 			for i := range 3 {
 				name := fmt.Sprint("worker", i)

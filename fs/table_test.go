@@ -82,12 +82,13 @@ func (d *tableDifference) covers(row, mount, disk string) bool {
 
 type tableArgs struct {
 	Table, Root string
-	// Every one of Every rows is run, and those in Also.
-	Every uint64
-	Also  []string
+	// Every one of Every rows is run, which one says Seed, and those in Also.
+	Every, Seed uint64
+	Also        []string
 }
 
-// tableEvery is 1 for whole tables: PAILFS_TEST_TABLE=all. Short tests do a quarter.
+// tableEvery is 1 for whole tables: PAILFS_TEST_TABLE=all. Short tests do a quarter. Which rows
+// those are, says PAILFS_TEST_SEED: as many seeds in a row as it is reach all of them.
 func tableEvery(every uint64) uint64 {
 	switch {
 	case os.Getenv("PAILFS_TEST_TABLE") == "all":
@@ -98,19 +99,23 @@ func tableEvery(every uint64) uint64 {
 	return every
 }
 
-// diskName says what file system a table is compared with: ext4 where the tests are to hold.
-func diskName(dir string) string {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return err.Error()
-	}
-	switch st.Type {
-	case unix.EXT4_SUPER_MAGIC:
-		return "ext4"
-	case unix.OVERLAYFS_SUPER_MAGIC:
-		return "overlayfs, which does as the file system below it"
-	default:
-		return fmt.Sprintf("a file system of type %#x, which is not ext4: where it differs from ext4, so do the wants", st.Type)
+// takes reports whether a row is one of those that are run. Every seed takes others, as many seeds
+// in a row as Every is all of them.
+func (a tableArgs) takes(row string) bool { return (xxhash.Sum64String(row)+a.Seed)%a.Every == 0 }
+
+func TestAsManySeedsAsPartsReachAllRowsOfATable(t *testing.T) {
+	for name, rows := range tables {
+		for _, row := range rows() {
+			taken := 0
+			for seed := range uint64(10) {
+				if (tableArgs{Every: 10, Seed: seed + 7}).takes(row.name) {
+					taken++
+				}
+			}
+			if taken != 1 {
+				t.Errorf("%s: %s was taken %d times", name, row.name, taken)
+			}
+		}
 	}
 }
 
@@ -124,7 +129,11 @@ func compareTable(t *testing.T, table, mount string, every uint64, differences [
 // compareTableWith is compareTable beside a directory on the disk that has something in it.
 func compareTableWith(t *testing.T, table, mount, disk string, every uint64, differences []tableDifference) {
 	t.Helper()
+	compared := comparedWith(t, disk)
 	args := tableArgs{Table: table, Every: every}
+	if os.Getenv("PAILFS_TEST_SEED") != "" { // otherwise always the same
+		args.Seed = testSeed()
+	}
 	for _, d := range differences {
 		if d.reason == "" {
 			t.Errorf("the difference %s needs a reason", d.rows)
@@ -146,7 +155,7 @@ func compareTableWith(t *testing.T, table, mount, disk string, every uint64, dif
 	if t.Failed() {
 		return
 	}
-	t.Logf("%d rows of %s, compared with %s", len(want), table, diskName(disk))
+	t.Logf("%d rows of %s, compared with %s", len(want), table, compared)
 	used := make(map[string]bool)
 	wrong := 0
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -200,7 +209,7 @@ func runTable(a tableArgs) (map[string]string, error) {
 	}
 	results := make(map[string]string)
 	for _, row := range tables[a.Table]() {
-		if xxhash.Sum64String(row.name)%a.Every != 0 && !slices.Contains(a.Also, row.name) {
+		if !a.takes(row.name) && !slices.Contains(a.Also, row.name) {
 			continue
 		}
 		if _, twice := results[row.name]; twice {
