@@ -160,18 +160,27 @@ crash-short: build ## The same, two rounds each.
 
 RESULTS ?= .torture/results.jsonl
 
-.PHONY: torture
-torture: build ## Kills, power losses, failing stores, disks, memory and a soak under writers: ROUNDS (1000), KINDS, SEEDS=FROM-TO, SOAK (2h); hours.
-	@mkdir -p $(dir $(RESULTS))
-	$(GO) test -c -o $(BIN)/systemtest ./cmd/pailfs/systemtest
+# The test programs whose tests are rounds, and what runs them.
+TORTURED  := cmd/pailfs/systemtest fs cmd/pailfs/internal/mounting
+TORTURE   := $(BIN)/torture -tests $(CURDIR)/$(BIN)/tests -program $(CURDIR)/$(BIN)/pailfs -commit $(VERSION)
+
+.PHONY: torture-build
+torture-build: build # What torture runs.
 	$(GO) build -o $(BIN)/torture ./cmd/pailfs/systemtest/torture/run
-	$(BIN)/torture -tests $(CURDIR)/$(BIN)/systemtest -program $(CURDIR)/$(BIN)/pailfs -commit $(VERSION) -results $(RESULTS) \
-	  -rounds $(or $(ROUNDS),1000) -kinds '$(KINDS)' -seeds '$(SEEDS)' -soak $(or $(SOAK),2h)
+	@mkdir -p $(BIN)/tests
+	$(GO) test -c -o $(BIN)/tests $(addprefix ./,$(TORTURED))
+
+.PHONY: torture
+torture: torture-build ## Kills, power losses, failing stores, disks, memory, a soak, and all that is compared with ext4: ROUNDS (1000), KINDS, SEEDS=FROM-TO, SOAK (2h); hours.
+	@mkdir -p $(dir $(RESULTS))
+	$(TORTURE) -results $(RESULTS) -rounds $(or $(ROUNDS),1000) -kinds '$(KINDS)' -seeds '$(SEEDS)' -soak $(or $(SOAK),2h)
 
 .PHONY: torture-short
-torture-short: build ## Some rounds of each kind.
+torture-short: torture-build ## Some rounds of each kind, at reduced size.
 	$(SYSTEMTEST) $(HANGS) -run '^TestTorture$$' ./cmd/pailfs/systemtest
 	$(GO) test $(HANGS) ./cmd/pailfs/systemtest/torture/...
+	@mkdir -p .torture
+	$(TORTURE) -results .torture/short.jsonl -short -seeds 1-1
 
 .PHONY: torture-sum
 torture-sum: ## Summarize the results in FILES in cmd/pailfs/systemtest/TORTURE.md.

@@ -11,7 +11,8 @@
 //
 // TestTorture breaks it under writers, in rounds that a seed repeats: see load for
 // who writes, and package torture for the kinds of rounds. `make torture` runs a
-// thousand, in parts whose summaries add up, TORTURE.md says what came of it.
+// thousand, in parts whose summaries add up, TORTURE.md says what came of it. Some tests of other
+// packages are rounds as well, at their full size.
 //
 // The tests are bounded: by default they are a minute or so together. With
 // PAILFS_SYSTEMTEST_ROUNDS=N those that depend on chance run N rounds each;

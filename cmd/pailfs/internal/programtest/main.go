@@ -40,8 +40,15 @@ func Main(m *testing.M, roles map[string]func() int) {
 	os.Exit(mounttest.Main(func() int { return buildAndRun(m) }))
 }
 
-// buildAndRun builds the program and runs the tests.
+// programVariable names the program under test, if it has been built: the tests of the whole
+// have the same.
+const programVariable = "PAILFS_SYSTEMTEST_PROGRAM"
+
+// buildAndRun builds the program, unless there is one, and runs the tests.
 func buildAndRun(m *testing.M) int {
+	if Binary = os.Getenv(programVariable); Binary != "" {
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "cmd-pailfs-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,12 @@ const (
 	Memory  = "memory"
 	Editing = "editing"
 	Soak    = "soak"
+
+	Content    = "content"
+	Names      = "names"
+	Posix      = "posix"
+	Privileges = "privileges"
+	Abuse      = "abuse"
 )
 
 // Kind is one kind of rounds.
@@ -33,19 +40,65 @@ type Kind struct {
 	Share int
 	// What happens in a round.
 	What string
+	// Of is the test that is a round, if it is not one of TestTorture.
+	Of *Test
+}
+
+// Test is a test of another package, which is a round of torture at its full size.
+type Test struct {
+	// Package is its folder, Name the test.
+	Package, Name string
+	// Seed is the variable by which it is told its seed.
+	Seed string
+	// Full and Short are variables that give it its size. Short goes with -short.
+	Full, Short []string
+	// Limit is how long it may take at its full size.
+	Limit time.Duration
 }
 
 // Kinds are all there are, in the order in which they are told.
 func Kinds() []Kind {
 	return []Kind{
-		{Kills, 1, "kill -9 at random instants under load, also while a mount recovers"},
-		{Power, 5, "loss of power: what the disk had at a random instant, without unsynced writes"},
-		{Failing, 10, "20 % of requests fail in 13 ways, and perhaps a kill"},
-		{Disk, 10, "the cache's disk fills, fails, or goes read-only"},
-		{Memory, 20, "a memory limit of the cgroup, one that suffices or one that kills"},
-		{Editing, 10, "files are rewritten and truncated while they are uploaded"},
-		{Soak, 1000, "a mixed load for hours; memory, descriptors, goroutines, disk and inodes do not drift"},
+		{Kills, 1, "kill -9 at random instants under load, also while a mount recovers", nil},
+		{Power, 5, "loss of power: what the disk had at a random instant, without unsynced writes", nil},
+		{Failing, 10, "20 % of requests fail in 13 ways, and perhaps a kill", nil},
+		{Disk, 10, "the cache's disk fills, fails, or goes read-only", nil},
+		{Memory, 20, "a memory limit of the cgroup, one that suffices or one that kills", nil},
+		{Editing, 10, "files are rewritten and truncated while they are uploaded", nil},
+		{Soak, 1000, "a mixed load for hours; memory, descriptors, goroutines, disk and inodes do not drift", nil},
+		{Content, 100, "random changes of content in all ways that Linux has, by three processes, as on ext4", &Test{
+			Package: "fs", Name: "TestRandomChangesOfContentAsOnALocalDisk", Seed: envTestSeed,
+			Full: []string{"PAILFS_FS_EXERCISE=10000"}, Limit: 2 * time.Hour,
+		}},
+		{Names, 100, "random changes of names by three workers, as on ext4", &Test{
+			Package: "fs", Name: "TestRandomOperationsAsOnALocalDisk", Seed: envTestSeed,
+			Full: []string{"PAILFS_FS_STRESS=40"}, Limit: 2 * time.Hour,
+		}},
+		{Posix, 200, "all rows of the table of system calls, by several users, as on ext4", &Test{
+			Package: "fs", Name: "TestSystemCallsAsOnALocalDisk", Seed: envTestSeed,
+			Full: wholeTable, Limit: 2 * time.Hour,
+		}},
+		{Privileges, 200, "all rows of the table of set-ID bits, as on ext4", &Test{
+			Package: "fs", Name: "TestSetIDBitsAsOnALocalDisk", Seed: envTestSeed,
+			Full: wholeTable, Limit: 2 * time.Hour,
+		}},
+		{Abuse, 200, "300,000 random calls of the control channel by 100 users; the daemon stays within its memory", &Test{
+			Package: "cmd/pailfs/internal/mounting", Name: "TestNoCallOfManyUsersTakesMoreThanTheBound", Seed: "PAILFS_ABUSE_SEED",
+			Full: []string{"PAILFS_ABUSE_CALLS=300000"}, Short: []string{"PAILFS_ABUSE_CALLS=500"}, Limit: 2 * time.Hour,
+		}},
 	}
+}
+
+// envTestSeed is the seed of the tests in fs.
+const envTestSeed = "PAILFS_TEST_SEED"
+
+// wholeTable lets a table be compared row by row, where tests take a part of it.
+var wholeTable = []string{"PAILFS_TEST_TABLE=all"}
+
+// kindOf returns the kind with a name, which is one that there is.
+func kindOf(name string) Kind {
+	all := Kinds()
+	return all[slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })]
 }
 
 // The environment through which a round is told what it is.
@@ -66,10 +119,13 @@ const (
 // be published. Nothing is asserted on time.
 func Limit(kind string, soak time.Duration) time.Duration {
 	const short = 9 * time.Minute
-	if kind != Soak {
-		return short
+	if kind == Soak {
+		return short + soak*3/2
 	}
-	return short + soak*3/2
+	if of := kindOf(kind).Of; of != nil {
+		return of.Limit
+	}
+	return short
 }
 
 // Report is what a round tells of itself.
@@ -136,7 +192,7 @@ func (r Result) String() string {
 	if !r.OK {
 		ok = "FAILED"
 	}
-	return fmt.Sprintf("%-7s seed %-6d %-6s %5.1f s  %s  [%s]", r.Kind, r.Seed, ok, r.Seconds, r.Report.What, r.Repeat())
+	return fmt.Sprintf("%-10s seed %-6d %-6s %5.1f s  %s  [%s]", r.Kind, r.Seed, ok, r.Seconds, r.Report.What, r.Repeat())
 }
 
 // Append adds a result to a file.
@@ -177,15 +233,38 @@ func Read(in io.Reader) ([]Result, error) {
 // Failure is what a test program that failed said of why: what is told by name of a test's file
 // and line, or else its end.
 func Failure(said string) string {
-	var b strings.Builder
+	if lines := told(said); len(lines) > 0 {
+		all := strings.Join(lines, "\n")
+		return all[:min(len(all), 2000)]
+	}
+	return said[max(0, len(said)-1000):]
+}
+
+// told are the first lines that tests told, each of which begins with a file and a line of it.
+func told(said string) (lines []string) {
+	bytes := 0
 	for line := range strings.Lines(said) {
-		at, _, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if file, _, ok := strings.Cut(at, ":"); ok && strings.HasSuffix(file, "_test.go") && !strings.Contains(line, "log of [") && b.Len() < 1000 {
-			b.WriteString(line)
+		line = strings.TrimSpace(line)
+		at, _, _ := strings.Cut(line, ": ")
+		if file, _, ok := strings.Cut(at, ":"); ok && strings.HasSuffix(file, "_test.go") && !strings.Contains(line, "log of [") && bytes < 1000 {
+			lines = append(lines, line)
+			bytes += len(line)
 		}
 	}
-	if b.Len() == 0 {
-		return said[max(0, len(said)-1000):]
+	return lines
+}
+
+// Told is what a test that passed, and makes no report, said of itself: the beginnings of its lines.
+func Told(said string) string {
+	var what []string
+	for _, line := range told(said) {
+		_, text, _ := strings.Cut(line, ": ")
+		if len(text) > 100 {
+			text = strings.ToValidUTF8(text[:100], "") + " …"
+		}
+		if !strings.HasPrefix(text, envTestSeed) {
+			what = append(what, text)
+		}
 	}
-	return b.String()[:min(b.Len(), 2000)]
+	return strings.Join(what, "; ")
 }

@@ -182,3 +182,13 @@ func TestASoakOfTwoHoursHasThree(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestWhatATestToldOfItself(t *testing.T) {
+	const said = "=== RUN   TestX\n    table_test.go:7: compared with ext4\n    x_test.go:8: PAILFS_TEST_SEED=3\n    x_test.go:9: 12 rows\n--- PASS: TestX (1s)\nPASS\n"
+	if got := Told(said); got != "compared with ext4; 12 rows" {
+		t.Errorf("%q", got)
+	}
+	if got := Failure(said); !strings.HasPrefix(got, "table_test.go:7: compared with ext4\nx_test.go:8:") {
+		t.Errorf("%q", got)
+	}
+}

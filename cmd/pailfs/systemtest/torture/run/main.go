@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	r := runner{out: stdout}
-	flags.StringVar(&r.tests, "tests", "", "test program of ./cmd/pailfs/systemtest")
+	flags.StringVar(&r.tests, "tests", "", "folder with the test programs, as go test -c names them")
+	flags.BoolVar(&r.short, "short", false, "rounds of seconds, of kinds that are tests of other packages (default only those)")
 	flags.StringVar(&r.program, "program", "", "pailfs to test")
 	flags.StringVar(&r.commit, "commit", "", "what it was built from")
 	flags.StringVar(&r.results, "results", "torture.jsonl", "file to which results are appended; logs of what failed lie beside it")
@@ -58,6 +60,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	parts, err := plan(*kinds, *seeds, *rounds)
 	if err != nil {
 		return err
+	}
+	if r.short {
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p.kind.Of == nil })
 	}
 	return r.all(ctx, parts)
 }
@@ -89,7 +94,7 @@ func summarize(page string, files []string) error {
 
 // part is some rounds of one kind.
 type part struct {
-	kind     string
+	kind     torture.Kind
 	from, to uint64
 }
 
@@ -103,7 +108,7 @@ func plan(kinds, seeds string, rounds int) ([]part, error) {
 		if len(asked) > 0 && !strings.Contains(" "+strings.Join(asked, " ")+" ", " "+kind.Name+" ") {
 			continue
 		}
-		p := part{kind.Name, 1, uint64(max(rounds, 1)+kind.Share-1) / uint64(kind.Share)}
+		p := part{kind, 1, uint64(max(rounds, 1)+kind.Share-1) / uint64(kind.Share)}
 		if seeds != "" {
 			if n, err := fmt.Sscanf(seeds+"\n", "%d-%d\n", &p.from, &p.to); n != 2 || err != nil || p.to < p.from {
 				return nil, fmt.Errorf("seeds %q: want FROM-TO, for example 101-200", seeds)
@@ -131,6 +136,7 @@ func names() string {
 type runner struct {
 	tests, program, commit, results string
 	soak                            time.Duration
+	short                           bool
 	out                             io.Writer
 }
 
@@ -170,20 +176,41 @@ func (r runner) logs() string { return strings.TrimSuffix(r.results, ".jsonl") +
 // itself should have noticed before.
 const hangs = 10 * time.Minute
 
+// command is the test program of a round, and what it is told. It is run in the folder of its
+// package, as go test does.
+func (r runner) command(ctx context.Context, kind torture.Kind, seed uint64) *exec.Cmd {
+	of := torture.Test{Package: "cmd/pailfs/systemtest", Name: "TestTorture", Seed: torture.EnvSeed, Full: []string{torture.EnvKind + "=" + kind.Name, torture.EnvSoak + "=" + r.soak.String()}}
+	if kind.Of != nil {
+		of = *kind.Of
+	}
+	program := filepath.Join(r.tests, filepath.Base(of.Package)+".test")
+	cmd := exec.CommandContext(ctx, program, "-test.run=^"+of.Name+"$", "-test.v", "-test.timeout=0", fmt.Sprintf("-test.short=%t", r.short))
+	cmd.Dir = of.Package
+	size := of.Full
+	if r.short {
+		size = of.Short
+	}
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", of.Seed, seed), torture.EnvProgram+"="+r.program)
+	cmd.Env = append(cmd.Env, size...)
+	return cmd
+}
+
 // round runs one.
-func (r runner) round(ctx context.Context, kind string, seed uint64) (torture.Result, error) {
-	result := torture.Result{Kind: kind, Seed: seed, Commit: r.commit, Began: time.Now().UTC().Truncate(time.Second)}
+func (r runner) round(ctx context.Context, kind torture.Kind, seed uint64) (torture.Result, error) {
+	result := torture.Result{Kind: kind.Name, Seed: seed, Commit: r.commit, Began: time.Now().UTC().Truncate(time.Second)}
 	dir, err := os.MkdirTemp("", "pailfs-torture-")
 	if err != nil {
 		return result, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // tests are also other users
+		return result, err
+	}
 	report := filepath.Join(dir, "report")
-	ctx, cancel := context.WithTimeout(ctx, hangs+torture.Limit(kind, r.soak))
+	ctx, cancel := context.WithTimeout(ctx, hangs+torture.Limit(kind.Name, r.soak))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.tests, "-test.run=^TestTorture$", "-test.v", "-test.timeout=0")
-	cmd.Env = append(os.Environ(), torture.EnvKind+"="+kind, fmt.Sprintf("%s=%d", torture.EnvSeed, seed), torture.EnvReport+"="+report,
-		torture.EnvSoak+"="+r.soak.String(), torture.EnvProgram+"="+r.program, "TMPDIR="+dir)
+	cmd := r.command(ctx, kind, seed)
+	cmd.Env = append(cmd.Env, torture.EnvReport+"="+report, "TMPDIR="+dir)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) } // it tells what its goroutines do
 	cmd.WaitDelay = time.Minute
 	var said bytes.Buffer
@@ -193,8 +220,10 @@ func (r runner) round(ctx context.Context, kind string, seed uint64) (torture.Re
 	result.OK, result.Seconds = err == nil, time.Since(began).Seconds()
 	if text, err := os.ReadFile(report); err == nil {
 		if err := json.Unmarshal(text, &result.Report); err != nil {
-			return result, fmt.Errorf("report of %s seed %d: %w", kind, seed, err)
+			return result, fmt.Errorf("report of %s seed %d: %w", kind.Name, seed, err)
 		}
+	} else if result.OK {
+		result.Report.What = torture.Told(said.String())
 	}
 	if result.OK {
 		return result, nil
@@ -203,5 +232,5 @@ func (r runner) round(ctx context.Context, kind string, seed uint64) (torture.Re
 	if err := os.MkdirAll(r.logs(), 0o755); err != nil {
 		return result, err
 	}
-	return result, os.WriteFile(filepath.Join(r.logs(), fmt.Sprintf("%s-%d.log", kind, seed)), said.Bytes(), 0o644)
+	return result, os.WriteFile(filepath.Join(r.logs(), fmt.Sprintf("%s-%d.log", kind.Name, seed)), said.Bytes(), 0o644)
 }
