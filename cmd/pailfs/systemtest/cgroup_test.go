@@ -42,7 +42,7 @@ func hierarchies() []hierarchy {
 // controller and can be written to.
 func (h hierarchy) permits() bool {
 	var st unix.Statfs_t
-	if err := unix.Statfs(h.root, &st); err != nil || st.Type != h.magic || st.Flags&unix.ST_RDONLY != 0 || unix.Access(h.root, unix.W_OK) != nil {
+	if h.there() != nil || unix.Statfs(h.root, &st) != nil || st.Flags&unix.ST_RDONLY != 0 || unix.Access(h.root, unix.W_OK) != nil {
 		return false
 	}
 	if !h.delegated || h.lists("cgroup.subtree_control", "memory") {
@@ -51,6 +51,19 @@ func (h hierarchy) permits() bool {
 	// Only the root of all hands on what limits it while processes are in it, and has no type.
 	_, err := os.Stat(filepath.Join(h.root, "cgroup.type"))
 	return h.lists("cgroup.controllers", "memory") && os.IsNotExist(err)
+}
+
+// there returns an error if the hierarchy is not mounted. In a plain directory of its name all
+// could be written, and nothing would be limited.
+func (h hierarchy) there() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.root, &st); err != nil {
+		return fmt.Errorf("statfs %s: %w", h.root, err)
+	}
+	if st.Type != h.magic {
+		return fmt.Errorf("%s is not a hierarchy with %s", h.root, h.limit)
+	}
+	return nil
 }
 
 // lists reports whether a file of the hierarchy's root has a word.
@@ -66,7 +79,7 @@ type noMemoryGroup struct {
 }
 
 func (e *noMemoryGroup) Error() string {
-	return fmt.Sprintf("make a cgroup that limits memory (this machine could have one: %t): %v", e.permitted, e.refused)
+	return fmt.Sprintf("make a cgroup that limits memory (this machine could have one: %t): %s", e.permitted, oneLine(e.refused.Error()))
 }
 
 // newMemoryGroup makes one of so many bytes with a process in it, or returns why not, a
@@ -75,6 +88,10 @@ func newMemoryGroup(t *testing.T, limit int64, pid int) (*memoryGroup, error) {
 	t.Helper()
 	refused := &noMemoryGroup{}
 	for _, h := range hierarchies() {
+		if err := h.there(); err != nil {
+			refused.refused = errors.Join(refused.refused, err)
+			continue
+		}
 		refused.permitted = refused.permitted || h.permits()
 		for _, parent := range []string{filepath.Join(h.root, ownGroup(h.controller)), h.root} {
 			g := &memoryGroup{dir: filepath.Join(parent, fmt.Sprintf("pailfs-test-%d", os.Getpid()))}
@@ -141,6 +158,15 @@ func (g *memoryGroup) killed() int {
 		}
 	}
 	return 0
+}
+
+func TestAPlainDirectoryLimitsNoMemory(t *testing.T) {
+	for _, h := range hierarchies() {
+		h.root = t.TempDir()
+		if err := h.there(); err == nil || h.permits() {
+			t.Errorf("a plain directory was taken for a hierarchy with %s", h.limit)
+		}
+	}
 }
 
 // Where the machine permits a cgroup, rounds have one: without it they would pass for nothing.

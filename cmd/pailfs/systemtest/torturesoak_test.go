@@ -82,7 +82,7 @@ func (r *round) limited(d *daemon, limit int64) *memoryGroup {
 		r.t.Errorf("the memory is not limited: %v", err)
 	}
 	fmt.Fprintf(os.Stderr, "LEFT OUT of %s: the limit of memory: %v\n", r.t.Name(), err)
-	r.say("no cgroup, --memory alone: %s", oneLine(err.Error()))
+	r.say("no cgroup, --memory alone: %v", err)
 	return nil
 }
 
