@@ -261,7 +261,7 @@ func (r *round) failing() {
 	data := w.files[len(w.files)-10:]
 	d := w.mount("--metadata-ttl=1s")
 	l.start()
-	w.faults(thirteenWays()...)
+	w.faults(thirteenWays(r.rng)...)
 	w.Server.ResetStats()
 	j := w.job(r.rng)
 	j.Files, j.Readers, j.Doubtful = data, 2, true
@@ -287,7 +287,7 @@ func (r *round) failing() {
 }
 
 // manyRequests are so many that their fifth has room for all the ways in which requests fail.
-const manyRequests, ways = 100, 13
+const manyRequests, ways = 150, 13
 
 // struck fails unless each of the thirteen ways was met, and a fifth of the requests or so failed.
 // A connection that is left unserved for a while is no request.
@@ -308,10 +308,11 @@ func (r *round) struck(s ossemu.Stats) {
 }
 
 // thirteenWays are faults of which about a fifth of all requests suffers one: each way once among
-// the first requests, then by chance.
-func thirteenWays() []ossemu.Fault {
+// the first requests, then by chance. The emulator draws for each place in the list: another order
+// is other draws.
+func thirteenWays(rng *rand.Rand) []ossemu.Fault {
 	// What matches nothing else comes first of those before it: twelve times this is nearly a fifth.
-	const each = 0.0165
+	const each = 0.015
 	// Ranges of large objects that were not asked for by a reader of all rely on TLS.
 	const checked = "data/"
 	byChance := []ossemu.Fault{
@@ -330,6 +331,7 @@ func thirteenWays() []ossemu.Fault {
 		{Kind: ossemu.FaultLostReply, Probability: each},
 		{Kind: ossemu.FaultError, Code: "QpsLimitExceeded", Probability: 4 * each},
 	}
+	rng.Shuffle(len(byChance), func(i, j int) { byChance[i], byChance[j] = byChance[j], byChance[i] })
 	var all []ossemu.Fault
 	for i, f := range byChance {
 		f.Probability, f.Count = 0, 1
@@ -339,13 +341,13 @@ func thirteenWays() []ossemu.Fault {
 		case ossemu.FaultErrorAfterCommit, ossemu.FaultLostReply: // what changes something
 			f.Operation = "PutObject"
 		case ossemu.FaultError, ossemu.FaultReset, ossemu.FaultSlowFirstByte:
-			f.Skip = 4 * i
+			f.Skip = 4 * i // or the first requests fail all
 		}
 		all = append(all, f)
 	}
 	for _, f := range byChance {
 		if f.Operation == "" && f.Kind != ossemu.FaultSlowAccept && f.Kind != ossemu.FaultStaleList {
-			f.Skip = manyRequests / 2 // of these each way has failed a few
+			f.Skip = manyRequests / 3 // by then each way has struck
 		}
 		all = append(all, f)
 	}
