@@ -2,8 +2,10 @@ package fs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,7 +20,8 @@ import (
 
 // TestTimesStayWhenAFileIsPublished: what a program was told of when files and directories
 // were written and changed stays, to the nanosecond, while they are published, taken by the
-// cache, left to the bucket, forgotten by the kernel, and opened for writing again.
+// cache, left to the bucket, forgotten by the kernel, and opened for writing again. A new
+// mount shows what the bucket has of it.
 func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 	for _, attrs := range []bool{false, true} {
 		for _, mode := range []Choice{On, Off} {
@@ -39,6 +42,10 @@ func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 					must(t, os.WriteFile(w.path(name), random(uint64(i), size), 0o644))
 				}
 				must(t, os.Symlink("plain", w.path("link")))
+				must(t, os.Mkdir(w.path("given"), 0o755))
+				must(t, os.WriteFile(w.path("given/file"), nil, 0o644))
+				given := time.Unix(1_000_000_000, 123_456_789)
+				must(t, os.Chtimes(w.path("given"), given, given))
 				// Without attributes the time of what is published already is the object's.
 				f, err := os.Create(w.path("set"))
 				must(t, err)
@@ -56,7 +63,10 @@ func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 				}
 				files[2] = "dir/moved"
 				files = append(files, "set", "of the bucket")
-				told := w.told(t, append([]string{"link", "dir", "."}, files...)...)
+				told := w.told(t, append([]string{"link", "dir", "given", "."}, files...)...)
+				if got := told["given"][0]; !got.Equal(given) {
+					t.Errorf("the time that a program gave to a directory is %v, want %v", got, given)
+				}
 				if got := told["set"][0]; !got.Equal(set) {
 					t.Errorf("the time that a program set is %v, want %v", got, set)
 				}
@@ -86,20 +96,56 @@ func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 					must(t, f.Close())
 				}
 				w.stays(t, "opened for writing and closed,", told)
-				if !attrs {
-					return
-				}
-				delete(told, ".") // it has no object
 				w.stop()
 				w = mountWritten(t, e, writtenOptions{config: config})
-				for name, times := range told {
-					if got := w.told(t, name)[name][0]; !got.Equal(times[0]) && name != "dir" {
-						t.Errorf("a new mount says that %s was written at %v, want %v", name, got, times[0])
-					}
-				}
+				w.showsTheBucketsTimes(t, attrs, told)
 			})
 		}
 	}
+}
+
+// showsTheBucketsTimes fails unless a new mount shows what is promised of the times that one
+// before has told: those of files, if they are kept, to the nanosecond, and else what the
+// bucket has. No object has a time of change.
+func (w *written) showsTheBucketsTimes(t *testing.T, attrs bool, told map[string][2]time.Time) {
+	t.Helper()
+	bucket := writtenClient(t, w.Emulator, quiet()).As(oss.Demand)
+	now := w.told(t, slices.Collect(maps.Keys(told))...)
+	for name, times := range now {
+		want := told[name][0]
+		switch {
+		case name == ".", !attrs && (name == "dir" || name == "given"):
+			want = w.mount.fs.mounted
+		case name == "dir":
+			info, err := bucket.Head(t.Context(), "dir/")
+			must(t, err)
+			want = metaTime(t, info.Meta["pailfs-mtime"])
+			if !want.Before(told[name][0]) {
+				t.Errorf("the marker of dir has the time %v, and names came until %v", want, told[name][0])
+			}
+		case !attrs:
+			info, err := bucket.Head(t.Context(), name)
+			must(t, err)
+			want = info.ModTime
+			times[0] = times[0].Truncate(time.Second) // a listing may say more than a header can
+		}
+		if !times[0].Equal(want) {
+			t.Errorf("a new mount says that %s was written at %v, want %v", name, times[0], want)
+		}
+		if got := now[name]; !got[1].Equal(got[0]) {
+			t.Errorf("a new mount says that %s was changed at %v, want %v as it was written", name, got[1], got[0])
+		}
+	}
+}
+
+// metaTime is a time of the metadata of an object.
+func metaTime(t *testing.T, text string) time.Time {
+	t.Helper()
+	var sec, nsec int64
+	if _, err := fmt.Sscanf(text, "%d.%d", &sec, &nsec); err != nil {
+		t.Fatalf("the time %q: %v", text, err)
+	}
+	return time.Unix(sec, nsec)
 }
 
 // TestNanosecondsAreBelievedOnlyWithTheirSeconds: another client that sets the time of an
