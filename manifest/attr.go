@@ -144,12 +144,17 @@ func XAttrs(a *Attr) string {
 // LinkFile reports whether e is a link whose target is the content of its object, as
 // ossfs 1 and pailfs write them, by what its attributes say.
 func (e *Entry) LinkFile() bool {
-	return e.Attr != nil && e.Kind != Directory && e.Attr.Known&AttrMode != 0 && e.Attr.Mode&typeMask == linkType &&
-		e.MayBeLink()
+	return e.Kind != Directory && linkFile(e.Attr, e.Object.Size)
+}
+
+func linkFile(attr *Attr, size int64) bool {
+	return attr != nil && attr.Known&AttrMode != 0 && attr.Mode&typeMask == linkType && mayBeLink(size)
 }
 
 // MayBeLink reports whether the size of e allows that it is such a link.
-func (e *Entry) MayBeLink() bool { return e.Object.Size > 0 && e.Object.Size <= mostLink }
+func (e *Entry) MayBeLink() bool { return mayBeLink(e.Object.Size) }
+
+func mayBeLink(size int64) bool { return size > 0 && size <= mostLink }
 
 // CursorAfter returns a cursor that continues the listing of a directory after the
 // object, or the directory, with that key in it.

@@ -208,12 +208,9 @@ func (p *dirPass) entry(row uint64, item []byte, kind look) (Entry, error) {
 	}
 	var e Entry
 	if p.namesOnly {
-		_, symlink, err := p.rows.Item(row)
-		if err != nil {
+		var err error
+		if e.Kind, err = p.kindOf(row); err != nil {
 			return e, err
-		}
-		if symlink {
-			e.Kind = Symlink
 		}
 		if kind != asIs {
 			e.Name = nameOf(string(item), kind == besideDir)
@@ -229,6 +226,26 @@ func (p *dirPass) entry(row uint64, item []byte, kind look) (Entry, error) {
 		e.Name = nameOf(e.Name, kind == besideDir)
 	}
 	return e, nil
+}
+
+// kindOf returns what an object is shown as: a link of ossfs 1 is told from a file by its
+// attributes.
+func (p *dirPass) kindOf(row uint64) (Kind, error) {
+	_, symlink, err := p.rows.Item(row)
+	if err != nil || !symlink && !p.s.attrs {
+		return File, err
+	}
+	if !symlink {
+		var r snapfile.Row
+		if err := p.rows.Row(&r, row); err != nil {
+			return File, err
+		}
+		symlink = linkFile(r.Attr, r.Size)
+	}
+	if symlink {
+		return Symlink, nil
+	}
+	return File, nil
 }
 
 // read appends the entry of a row with its cursor, if it is shown.

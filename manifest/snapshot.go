@@ -27,8 +27,10 @@ var (
 // DamageError says what is damaged in which file, and where.
 type DamageError = snapfile.DamageError
 
-// LinkSource tells the targets of symlink objects that a manifest does not hold.
+// LinkSource tells the targets of links that a manifest does not hold: of symlink objects, and
+// of links of ossfs 1, which are the content of their objects.
 type LinkSource interface {
+	oss.RangeReader
 	// SymlinkTarget returns the target key of the symlink object at key.
 	SymlinkTarget(ctx context.Context, key string) (string, error)
 }
@@ -43,8 +45,8 @@ type SnapshotConfig struct {
 	Bucket string
 	// CacheBytes bounds the memory of decoded blocks. Zero means 16 MiB.
 	CacheBytes int64
-	// Links is asked for targets of symlink objects that the manifest does not
-	// hold. Without it these cannot be read.
+	// Links is asked for targets of links that the manifest does not hold. Without it
+	// these cannot be read.
 	Links LinkSource
 }
 
@@ -94,6 +96,8 @@ type Snapshot struct {
 	file *snapfile.File
 	cfg  SnapshotConfig
 	root string
+	// attrs says that some objects have attributes.
+	attrs bool
 }
 
 var _ Tree = (*Snapshot)(nil)
@@ -142,7 +146,7 @@ func (cfg *SnapshotConfig) check() error {
 }
 
 func newSnapshot(f *snapfile.File, cfg SnapshotConfig) (*Snapshot, error) {
-	s := &Snapshot{file: f, cfg: cfg, root: f.Info().Root}
+	s := &Snapshot{file: f, cfg: cfg, root: f.Info().Root, attrs: f.Info().Attrs > 0}
 	if s.cfg.Prefix == "" {
 		s.cfg.Prefix = s.root
 	}
@@ -317,7 +321,7 @@ func objectEntryOf(name, prefix string, row *snapfile.Row) Entry {
 		Name: name, Attr: row.Attr,
 		Object: oss.Object{Key: text[:n], ETag: text[n:], Size: row.Size, ModTime: row.ModTime},
 	}
-	if row.Symlink {
+	if row.Symlink || e.LinkFile() {
 		e.Kind = Symlink
 	}
 	return e
@@ -328,9 +332,21 @@ func (s *Snapshot) ReadLink(ctx context.Context, e Entry) (string, error) {
 	if e.Kind != Symlink {
 		return "", fmt.Errorf("read link %q: %w", e.Object.Key, fs.ErrInvalid)
 	}
+	if e.Attr == nil {
+		r, err := s.Get(ctx, e.Object.Key)
+		switch {
+		case err == nil && r.Object() == e.Object:
+			e.Attr = r.Attr
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("read link %q: %w", e.Object.Key, err)
+		}
+	}
 	target, err := s.target(ctx, &e)
 	if err != nil {
 		return "", fmt.Errorf("read link %q: %w", e.Object.Key, err)
+	}
+	if e.LinkFile() {
+		return target, nil
 	}
 	path, err := linker{s.cfg.Prefix, s}.linkPath(ctx, e.Object.Key, target)
 	if err != nil {
@@ -339,23 +355,18 @@ func (s *Snapshot) ReadLink(ctx context.Context, e Entry) (string, error) {
 	return path, nil
 }
 
-// target returns the key that a symlink object names.
+// target returns what a link says: the key that a symlink object names, or the path that is
+// the content of a link of ossfs 1.
 func (s *Snapshot) target(ctx context.Context, e *Entry) (string, error) {
-	attr := e.Attr
-	if attr == nil {
-		r, err := s.Get(ctx, e.Object.Key)
-		switch {
-		case err == nil && r.Object() == e.Object:
-			attr = r.Attr
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return "", err
-		}
-	}
 	switch {
-	case attr != nil && attr.Known&AttrTarget != 0:
-		return attr.Target, nil
+	case e.Attr != nil && e.Attr.Known&AttrTarget != 0:
+		return e.Attr.Target, nil
 	case s.cfg.Links == nil:
-		return "", fmt.Errorf("manifest %s does not hold its target; build it with --attrs", s.file.Name())
+		return "", fmt.Errorf("manifest %s does not hold its target", s.file.Name())
+	case e.LinkFile():
+		target := make([]byte, e.Object.Size)
+		_, err := s.cfg.Links.ReadRange(ctx, oss.RangeRequest{Object: e.Object, Buffer: target})
+		return string(target), err
 	}
 	return s.cfg.Links.SymlinkTarget(ctx, e.Object.Key)
 }

@@ -97,7 +97,8 @@ func TestSnapshotIsWhatTheKeysSay(t *testing.T) {
 		ctx := context.Background()
 		for _, dir := range slices.Sorted(maps.Keys(want.dirs)) {
 			shown := want.dirs[dir]
-			entries := readTree(rt, s, dir, rapid.IntRange(1, 5).Draw(rt, "limit"))
+			limit := func() int { return rapid.IntRange(1, 5).Draw(rt, "limit") }
+			entries := readTree(rt, s, dir, limit())
 			if diff := cmp.Diff(readTree(rt, l, dir, 1000), entries); diff != "" {
 				rt.Fatalf("%q, live and snapshot: %s", dir, diff)
 			}
@@ -115,13 +116,13 @@ func TestSnapshotIsWhatTheKeysSay(t *testing.T) {
 				}
 				bare = append(bare, e)
 			}
-			if diff := cmp.Diff(bare, readTree(rt, namesOnly{s}, dir, rapid.IntRange(1, 5).Draw(rt, "limit"))); diff != "" {
+			if diff := cmp.Diff(bare, readTree(rt, namesOnly{s}, dir, limit())); diff != "" {
 				rt.Fatalf("%q, names only: %s", dir, diff)
 			}
-			if diff := cmp.Diff(stripped(entries), readAt(rt, s, dir, false)); diff != "" {
+			if diff := cmp.Diff(stripped(entries), readAt(rt, s, dir, false, limit)); diff != "" {
 				rt.Fatalf("%q, by position: %s", dir, diff)
 			}
-			if diff := cmp.Diff(stripped(bare), readAt(rt, s, dir, true)); diff != "" {
+			if diff := cmp.Diff(stripped(bare), readAt(rt, s, dir, true, limit)); diff != "" {
 				rt.Fatalf("%q, names only, by position: %s", dir, diff)
 			}
 			candidates := append(names(entries), "a", "absent", "%~", "%~file", "a%~file", ".pailfs", "zz", strings.Repeat("x", 256))
@@ -171,12 +172,12 @@ func stripped(entries []Entry) []Entry {
 }
 
 // readAt reads dir by position, some entries at a time.
-func readAt(t *rapid.T, s *Snapshot, dir string, namesOnly bool) []Entry {
+func readAt(t fataler, s *Snapshot, dir string, namesOnly bool, limit func() int) []Entry {
 	var all []Entry
 	next := int64(0)
 	for more := true; more; {
 		more = false
-		left := rapid.IntRange(1, 5).Draw(t, "limit")
+		left := limit()
 		err := s.ReadDirAt(context.Background(), dir, next, namesOnly, func(position int64, e *Entry) bool {
 			if position < next {
 				t.Fatalf("%q at position %d, after %d", e.Name, position, next)
