@@ -40,8 +40,9 @@ type rightsMount struct {
 	at    string
 	paths []string
 	sizes int
-	// staged says that nothing can be published at present.
-	staged bool
+	// staged says that nothing can be published at present, and frozen that nothing can be
+	// written.
+	staged, frozen bool
 }
 
 // mountWithModes makes files with all kinds of modes, of the owner and the group, and
@@ -95,6 +96,16 @@ func (m *rightsMount) mount(t *testing.T, flags ...string) (*programtest.Foregro
 	f, at := programtest.WritableMount(t, m.Store, filepath.Join(t.TempDir(), "cache"), append([]string{"--allow-other", "--prefetch", "hints"}, flags...)...)
 	programtest.OpenUp(t, at)
 	return f, at
+}
+
+// anew publishes everything, writes a manifest of it and mounts again.
+func (m *rightsMount) anew(t *testing.T, flags []string) {
+	t.Helper()
+	m.RefuseUploads(t, false)
+	programtest.MustRun(t, "umount", m.at)
+	programtest.MustRun(t, "manifest", "build", "oss://"+programtest.TestBucket, "--endpoint="+m.Endpoint, "--attrs")
+	_, m.at = m.mount(t, flags...)
+	m.RefuseUploads(t, true) // no session is to be saved where files are compared
 }
 
 func (m *rightsMount) mkdir(t *testing.T, name string) {
@@ -156,19 +167,25 @@ var methodRows = map[string]methodRow{
 }
 
 // TestEveryMethodDecidesAsTheKernelDoes asks the kernel and the control channel about the same
-// paths, for several users.
+// paths, for several users, wherever the mount has the modes from.
 func TestEveryMethodDecidesAsTheKernelDoes(t *testing.T) {
 	m := mountWithModes(t)
-	for _, m.staged = range []bool{true, false} {
-		name := "staged"
-		if !m.staged {
-			name = "in another mount"
-			m.RefuseUploads(t, false)
-			programtest.MustRun(t, "umount", m.at)
-			_, m.at = m.mount(t)
-			m.RefuseUploads(t, true) // no session is to be saved where files are compared
+	published := map[*user][]verdict{}
+	for _, pass := range []struct {
+		name   string
+		frozen bool
+		flags  []string
+	}{
+		{name: "staged"},
+		{name: "in another mount", flags: []string{"--manifest=off"}},
+		{name: "of a manifest that is followed", flags: []string{"--manifest=follow"}},
+		{name: "of a manifest that is frozen", frozen: true, flags: []string{"--manifest=frozen", "--read-only"}},
+	} {
+		if m.staged = pass.flags == nil; !m.staged {
+			m.anew(t, pass.flags)
 		}
-		t.Run(name, func(t *testing.T) {
+		m.frozen = pass.frozen
+		t.Run(pass.name, func(t *testing.T) {
 			var hello control.Hello
 			rootUser.call(t, m.at, "hello", nil, &hello)
 			if rows := slices.Sorted(maps.Keys(methodRows)); !slices.Equal(hello.Methods, rows) {
@@ -177,6 +194,11 @@ func TestEveryMethodDecidesAsTheKernelDoes(t *testing.T) {
 			for _, u := range everyUser {
 				t.Run(u.name, func(t *testing.T) {
 					want := u.run(t, errand{Dir: m.at, Probe: m.paths}).Kernel
+					if before := published[u]; before != nil {
+						alike(t, m.paths, want, before)
+					} else if !m.staged {
+						published[u] = want
+					}
 					for _, method := range slices.Sorted(maps.Keys(methodRows)) {
 						if row := methodRows[method]; row != nil {
 							t.Run(method, func(t *testing.T) { row(t, m, u, m.paths, want) })
@@ -185,6 +207,16 @@ func TestEveryMethodDecidesAsTheKernelDoes(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// alike fails where the kernel decides otherwise about reading than in another mount.
+func alike(t *testing.T, paths []string, got, want []verdict) {
+	t.Helper()
+	for i, path := range paths {
+		if g, w := got[i], want[i]; g.Errno != w.Errno || (g.Denied > 0) != (w.Denied > 0) || !maps.Equal(g.Files, w.Files) {
+			t.Errorf("%s: the kernel says %+v, and of what the metadata says %+v", path, g, w)
+		}
 	}
 }
 
@@ -298,6 +330,12 @@ func persistenceIsRefused(t *testing.T, m *rightsMount, u *user, paths []string,
 		var open control.OpenResult
 		a.into(t, &open)
 		closing.Calls = append(closing.Calls, userCall{"loader.close", control.CloseParams{Session: open.Session}})
+		if m.frozen { // whatever is at the path
+			if p := open.Persistence; p.Kind == prefetch.KindMount || !strings.HasPrefix(p.Reason, "the mount cannot be written") {
+				t.Errorf("%s: %+v", paths[i], p)
+			}
+			continue
+		}
 		may := want[i].Writable && want[i].Errno != "ENOENT"
 		switch path := paths[i]; {
 		case path == "open", path == "sticky":
