@@ -87,7 +87,7 @@ func (d *document) s3Grants(acl string) {
 	}
 }
 
-func (q *request) getObjectACL() (*reply, error) {
+func (q objectRequest) getObjectACL() (*reply, error) {
 	o, err := q.store.Object(q.bucket, q.key)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (q *request) getObjectACL() (*reply, error) {
 	return q.accessPolicy(acl), nil
 }
 
-func (q *request) putObjectACL() (*reply, error) {
+func (q objectRequest) putObjectACL() (*reply, error) {
 	acl, err := q.objectACL()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (q *request) putObjectACL() (*reply, error) {
 	return ok(), nil
 }
 
-func (q *request) getBucketACL() (*reply, error) {
+func (q bucketRequest) getBucketACL() (*reply, error) {
 	b, err := q.store.Bucket(q.bucket)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (q *request) getBucketACL() (*reply, error) {
 	return q.accessPolicy(b.ACL), nil
 }
 
-func (q *request) putBucketACL() (*reply, error) {
+func (q bucketRequest) putBucketACL() (*reply, error) {
 	acl, err := parseBucketACL(q.header("Acl"))
 	if err != nil {
 		return nil, err

@@ -26,7 +26,10 @@ func (q *request) endpoint() string {
 	return host
 }
 
-func (q *request) listBuckets() (*reply, error) {
+// bucketRequest is a request about a bucket as such, or about all of them.
+type bucketRequest struct{ *request }
+
+func (q bucketRequest) listBuckets() (*reply, error) {
 	limit, err := q.parameter("max-keys", 100, 1, maxListPage)
 	if err != nil {
 		return nil, err
@@ -60,14 +63,14 @@ func (q *request) listBuckets() (*reply, error) {
 }
 
 // placeOf writes since when and where a bucket is.
-func (q *request) placeOf(d *document, b store.Bucket) {
+func (q bucketRequest) placeOf(d *document, b store.Bucket) {
 	d.time("CreationDate", b.Created)
 	d.text("ExtranetEndpoint", q.endpoint())
 	d.text("IntranetEndpoint", q.endpoint())
 	d.text("Location", q.location())
 }
 
-func (q *request) putBucket() (*reply, error) {
+func (q bucketRequest) putBucket() (*reply, error) {
 	acl, err := parseBucketACL(q.header("Acl"))
 	if err != nil {
 		return nil, err
@@ -104,21 +107,21 @@ func (q *request) putBucket() (*reply, error) {
 	return ok(), nil
 }
 
-func (q *request) deleteBucket() (*reply, error) {
+func (q bucketRequest) deleteBucket() (*reply, error) {
 	if err := q.store.DeleteBucket(q.bucket); err != nil {
 		return nil, err
 	}
 	return &reply{status: http.StatusNoContent}, nil
 }
 
-func (q *request) headBucket() (*reply, error) {
+func (q bucketRequest) headBucket() (*reply, error) {
 	if _, err := q.store.Bucket(q.bucket); err != nil {
 		return nil, err
 	}
 	return ok(), nil
 }
 
-func (q *request) getBucketInfo() (*reply, error) {
+func (q bucketRequest) getBucketInfo() (*reply, error) {
 	b, err := q.store.Bucket(q.bucket)
 	if err != nil {
 		return nil, err
@@ -148,7 +151,7 @@ func (q *request) getBucketInfo() (*reply, error) {
 	return q.xml(d, "BucketInfo"), nil
 }
 
-func (q *request) getBucketLocation() (*reply, error) {
+func (q bucketRequest) getBucketLocation() (*reply, error) {
 	if _, err := q.store.Bucket(q.bucket); err != nil {
 		return nil, err
 	}
@@ -157,7 +160,7 @@ func (q *request) getBucketLocation() (*reply, error) {
 	return q.xml(d, "LocationConstraint"), nil
 }
 
-func (q *request) getBucketStat() (*reply, error) {
+func (q bucketRequest) getBucketStat() (*reply, error) {
 	u, err := q.store.Usage(q.bucket)
 	if err != nil {
 		return nil, err
@@ -174,7 +177,7 @@ func (q *request) getBucketStat() (*reply, error) {
 	return q.xml(d, "BucketStat"), nil
 }
 
-func (q *request) getBucketVersioning() (*reply, error) {
+func (q bucketRequest) getBucketVersioning() (*reply, error) {
 	if _, err := q.store.Bucket(q.bucket); err != nil {
 		return nil, err
 	}
@@ -183,7 +186,7 @@ func (q *request) getBucketVersioning() (*reply, error) {
 
 // getBucketSetting answers what nobody has set: buckets have no such settings
 // here.
-func (q *request) getBucketSetting() (*reply, error) {
+func (q bucketRequest) getBucketSetting() (*reply, error) {
 	if _, err := q.store.Bucket(q.bucket); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (q *request) openSource() (*store.Object, *store.Content, error) {
 	return o, content, nil
 }
 
-func (q *request) copyObject() (*reply, error) {
+func (q objectRequest) copyObject() (*reply, error) {
 	forbid, err := q.forbidOverwrite()
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *Server) copyLimit() int64 {
 
 // copyAttributes are those of the copy: the source's, but for what the request
 // replaces.
-func (q *request) copyAttributes(src *store.Object) (store.Attributes, error) {
+func (q objectRequest) copyAttributes(src *store.Object) (store.Attributes, error) {
 	own, err := q.attributes()
 	if err != nil {
 		return own, err
@@ -122,7 +122,7 @@ func (q *request) copyAttributes(src *store.Object) (store.Attributes, error) {
 }
 
 // directive says whether the request replaces what a copy would take over.
-func (q *request) directive(name string) (replace bool, err error) {
+func (q objectRequest) directive(name string) (replace bool, err error) {
 	switch v := q.header(name); strings.ToUpper(v) {
 	case "", "COPY":
 		return false, nil
@@ -133,7 +133,7 @@ func (q *request) directive(name string) (replace bool, err error) {
 	}
 }
 
-func (q *request) uploadPartCopy() (*reply, error) {
+func (q uploadRequest) uploadPartCopy() (*reply, error) {
 	number, err := q.partNumber()
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (q *request) uploadPartCopy() (*reply, error) {
 	return q.xml(d, "CopyPartResult"), nil
 }
 
-func (q *request) putSymlink() (*reply, error) {
+func (q objectRequest) putSymlink() (*reply, error) {
 	forbid, err := q.forbidOverwrite()
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (q *request) putSymlink() (*reply, error) {
 	return &reply{status: http.StatusOK}, nil
 }
 
-func (q *request) getSymlink() (*reply, error) {
+func (q objectRequest) getSymlink() (*reply, error) {
 	o, err := q.store.Object(q.bucket, q.key)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 
 const maxDeleteKeys = 1000
 
-func (q *request) deleteMultipleObjects() (*reply, error) {
+func (q objectRequest) deleteMultipleObjects() (*reply, error) {
 	// The S3 dialect has other digests, which package sign has checked.
 	if q.r.Header.Get("Content-Md5") == "" && !q.identity.S3 {
 		return nil, errMissingArgument.with("ArgumentName", "Content-MD5")

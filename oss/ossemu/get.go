@@ -14,9 +14,12 @@ import (
 // httpDate is the form of dates in headers, always 29 characters.
 func httpDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
+// objectRequest is a request about one object, or for the deletion of many.
+type objectRequest struct{ *request }
+
 // open opens the object of the request, or what it points to if it is a
 // symlink. The type is that of the object itself.
-func (q *request) open() (*store.Object, *store.Content, store.Type, error) {
+func (q objectRequest) open() (*store.Object, *store.Content, store.Type, error) {
 	o, content, err := q.store.Open(q.bucket, q.key)
 	if err != nil || o.Type != store.Symlink {
 		if err != nil {
@@ -39,7 +42,7 @@ func (q *request) open() (*store.Object, *store.Content, store.Type, error) {
 }
 
 // getObject serves GetObject and HeadObject, which differ in the body only.
-func (q *request) getObject() (*reply, error) {
+func (q objectRequest) getObject() (*reply, error) {
 	o, content, shown, err := q.open()
 	if err != nil {
 		return nil, err
@@ -53,7 +56,7 @@ func (q *request) getObject() (*reply, error) {
 	return rep, nil
 }
 
-func (q *request) serveObject(o *store.Object, content *store.Content, shown store.Type) (*reply, error) {
+func (q objectRequest) serveObject(o *store.Object, content *store.Content, shown store.Type) (*reply, error) {
 	if f := q.readConditions().check(o); f != nil {
 		if f == errNotModified {
 			q.describeBriefly(o, shown)
@@ -97,7 +100,7 @@ func contentRange(off, n, size int64) string {
 	return string(b)
 }
 
-func (q *request) rangeRules() rangeRules {
+func (q objectRequest) rangeRules() rangeRules {
 	switch {
 	case q.identity.S3:
 		return rangeRFC
@@ -108,7 +111,7 @@ func (q *request) rangeRules() rangeRules {
 }
 
 // overrideHeaders lets query parameters replace headers of the answer.
-func (q *request) overrideHeaders() {
+func (q objectRequest) overrideHeaders() {
 	for _, p := range q.query {
 		switch p.name {
 		case "response-content-type":
@@ -129,7 +132,7 @@ func (q *request) overrideHeaders() {
 
 // getObjectMeta tells the least about an object. Of a symlink it tells about the
 // link itself.
-func (q *request) getObjectMeta() (*reply, error) {
+func (q objectRequest) getObjectMeta() (*reply, error) {
 	o, err := q.store.Object(q.bucket, q.key)
 	if err != nil {
 		return nil, err
@@ -144,7 +147,7 @@ func (q *request) getObjectMeta() (*reply, error) {
 	return ok(), nil
 }
 
-func (q *request) deleteObject() (*reply, error) {
+func (q objectRequest) deleteObject() (*reply, error) {
 	if _, err := q.store.Delete(q.bucket, q.key); err != nil {
 		return nil, err
 	}

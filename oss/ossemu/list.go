@@ -18,7 +18,10 @@ type listing struct {
 	encode   func(string) string
 }
 
-func (q *request) listing() (listing, error) {
+// listRequest is a request for a page of names.
+type listRequest struct{ *request }
+
+func (q listRequest) listing() (listing, error) {
 	l := listing{ListQuery: store.ListQuery{Prefix: q.query.get("prefix"), Delimiter: q.query.get("delimiter")}}
 	var err error
 	if l.encoding, err = q.encoding(); err != nil {
@@ -37,7 +40,7 @@ func (q *request) listing() (listing, error) {
 }
 
 // list runs a listing, from the past if a fault says so.
-func (q *request) list(query store.ListQuery) (store.ListPage, error) {
+func (q listRequest) list(query store.ListQuery) (store.ListPage, error) {
 	var page store.ListPage
 	var err error
 	if q.stale != nil {
@@ -49,7 +52,7 @@ func (q *request) list(query store.ListQuery) (store.ListPage, error) {
 	return page, err
 }
 
-func (q *request) listObjects() (*reply, error) {
+func (q listRequest) listObjects() (*reply, error) {
 	if v := q.query.get("list-type"); v != "" && v != "1" {
 		return nil, invalidArgument("list-type", v, "The list type must be 2 or absent.")
 	}
@@ -77,7 +80,7 @@ func (q *request) listObjects() (*reply, error) {
 	return q.xml(d, "ListBucketResult"), nil
 }
 
-func (q *request) listObjectsV2() (*reply, error) {
+func (q listRequest) listObjectsV2() (*reply, error) {
 	l, err := q.listing()
 	if err != nil {
 		return nil, err
@@ -117,7 +120,7 @@ func (q *request) listObjectsV2() (*reply, error) {
 
 // listObjectVersions lists the only version that each key has, the null version
 // of a bucket without versioning.
-func (q *request) listObjectVersions() (*reply, error) {
+func (q listRequest) listObjectVersions() (*reply, error) {
 	l, err := q.listing()
 	if err != nil {
 		return nil, err
@@ -167,7 +170,7 @@ func parseToken(token string) (string, error) {
 }
 
 // entries writes keys, each an element of that name, then common prefixes.
-func (q *request) entries(d *document, name string, page store.ListPage, encode func(string) string, withOwner bool) {
+func (q listRequest) entries(d *document, name string, page store.ListPage, encode func(string) string, withOwner bool) {
 	d.b = slices.Grow(d.b, 300*len(page.Entries))
 	for _, e := range page.Entries {
 		o := e.Object

@@ -30,7 +30,10 @@ func encoder(encoding string) func(string) string {
 	return func(s string) string { return s }
 }
 
-func (q *request) partNumber() (int, error) {
+// uploadRequest is a request about an upload in parts.
+type uploadRequest struct{ *request }
+
+func (q uploadRequest) partNumber() (int, error) {
 	text := q.query.get("partNumber")
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxPartNumber {
@@ -39,7 +42,7 @@ func (q *request) partNumber() (int, error) {
 	return n, nil
 }
 
-func (q *request) initiateMultipartUpload() (*reply, error) {
+func (q uploadRequest) initiateMultipartUpload() (*reply, error) {
 	encoding, err := q.encoding()
 	if err != nil {
 		return nil, err
@@ -68,7 +71,7 @@ func (q *request) initiateMultipartUpload() (*reply, error) {
 	return q.xml(d, "InitiateMultipartUploadResult"), nil
 }
 
-func (q *request) uploadPart() (*reply, error) {
+func (q uploadRequest) uploadPart() (*reply, error) {
 	number, err := q.partNumber()
 	if err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func (q *request) uploadPart() (*reply, error) {
 	return ok(), nil
 }
 
-func (q *request) completeMultipartUpload() (*reply, error) {
+func (q uploadRequest) completeMultipartUpload() (*reply, error) {
 	encoding, err := q.encoding()
 	if err != nil {
 		return nil, err
@@ -134,7 +137,7 @@ func (q *request) completeMultipartUpload() (*reply, error) {
 }
 
 // explainParts adds to a refusal which part it is about.
-func (q *request) explainParts(err error) error {
+func (q uploadRequest) explainParts(err error) error {
 	f := q.failure(err)
 	if errors.Is(err, store.ErrInvalidPart) || errors.Is(err, store.ErrPartTooSmall) {
 		return f.with("Detail", err.Error())
@@ -144,7 +147,7 @@ func (q *request) explainParts(err error) error {
 
 // readParts reads which parts are to make the object; all means every one that
 // there is.
-func (q *request) readParts() (parts []store.CompletePart, all bool, err error) {
+func (q uploadRequest) readParts() (parts []store.CompletePart, all bool, err error) {
 	b, err := q.document(maxDocument)
 	if err != nil {
 		return nil, false, err
@@ -179,14 +182,14 @@ func (q *request) readParts() (parts []store.CompletePart, all bool, err error) 
 	return parts, false, nil
 }
 
-func (q *request) abortMultipartUpload() (*reply, error) {
+func (q uploadRequest) abortMultipartUpload() (*reply, error) {
 	if err := q.store.Abort(q.bucket, q.key, q.query.get("uploadId")); err != nil {
 		return nil, err
 	}
 	return &reply{status: http.StatusNoContent}, nil
 }
 
-func (q *request) listParts() (*reply, error) {
+func (q uploadRequest) listParts() (*reply, error) {
 	encoding, err := q.encoding()
 	if err != nil {
 		return nil, err
@@ -230,7 +233,7 @@ func (q *request) listParts() (*reply, error) {
 	return q.xml(d, "ListPartsResult"), nil
 }
 
-func (q *request) listMultipartUploads() (*reply, error) {
+func (q listRequest) listMultipartUploads() (*reply, error) {
 	encoding, err := q.encoding()
 	if err != nil {
 		return nil, err

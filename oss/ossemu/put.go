@@ -21,7 +21,7 @@ func (q *request) checkMD5(sum [16]byte) error {
 	return errInvalidDigest.with("Content-MD5", want)
 }
 
-func (q *request) putObject() (*reply, error) {
+func (q objectRequest) putObject() (*reply, error) {
 	if q.r.Header.Get("If-Modified-Since") != "" {
 		return nil, errNotImplemented.with("Header", "If-Modified-Since")
 	}
@@ -76,7 +76,7 @@ func (q *request) stored(o *store.Object) {
 	}
 }
 
-func (q *request) appendObject() (*reply, error) {
+func (q objectRequest) appendObject() (*reply, error) {
 	text := q.query.get("position")
 	position, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || position < 0 {
@@ -104,7 +104,7 @@ func (q *request) appendObject() (*reply, error) {
 }
 
 // appendFailure adds where the next append must begin.
-func (q *request) appendFailure(err error) error {
+func (q objectRequest) appendFailure(err error) error {
 	f := q.failure(err)
 	if f != errPositionNotEqual {
 		return f
@@ -120,7 +120,7 @@ func (q *request) appendFailure(err error) error {
 
 // restoreObject thaws an archived object. Objects of the archive classes are
 // readable here at all times, as if they had been restored already.
-func (q *request) restoreObject() (*reply, error) {
+func (q objectRequest) restoreObject() (*reply, error) {
 	o, err := q.store.Object(q.bucket, q.key)
 	if err != nil {
 		return nil, err

@@ -52,11 +52,11 @@ func (q *request) begin(status int) {
 	h := q.w.Header()
 	h["Server"] = serverName
 	if q.identity.S3 {
-		h["x-amz-request-id"] = q.value(q.id)
+		h["x-amz-request-id"] = q.values.of(q.id)
 	} else {
-		h["x-oss-request-id"] = q.value(q.id)
+		h["x-oss-request-id"] = q.values.of(q.id)
 	}
-	h["x-oss-server-time"] = q.value(strconv.FormatInt(time.Since(q.began).Milliseconds(), 10))
+	h["x-oss-server-time"] = q.values.of(strconv.FormatInt(time.Since(q.began).Milliseconds(), 10))
 	q.status = status
 	q.count()
 	q.w.WriteHeader(status)
@@ -99,7 +99,7 @@ func (q *request) send(rep *reply, f *armedFault) {
 		h["Content-Encoding"] = []string{"gzip"}
 		delete(h, headerETag)
 	} else {
-		h["Content-Length"] = q.value(strconv.FormatInt(rep.length, 10))
+		h["Content-Length"] = q.values.of(strconv.FormatInt(rep.length, 10))
 	}
 	if q.r.Method == http.MethodHead || rep.body == nil {
 		rep.body, rep.length = nil, 0
@@ -107,7 +107,7 @@ func (q *request) send(rep *reply, f *armedFault) {
 	q.begin(status)
 	switch {
 	case f != nil && f.spoilsBody():
-		q.sendSpoiled(rep, f)
+		spoiledRequest{q, f}.sendBody(rep)
 	case rep.body == nil:
 	case rep.compress:
 		q.sendCompressed(rep)

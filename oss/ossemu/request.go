@@ -56,9 +56,7 @@ type request struct {
 	// counted says that the counters have the request.
 	counted bool
 
-	// values holds the header values of the answer in one piece of memory.
-	values  [16]string
-	nValues int
+	values headerValues
 }
 
 // header returns a request header by its OSS name without the x-oss- prefix. A
@@ -72,18 +70,24 @@ func (q *request) header(name string) string {
 
 // set sets a header of the answer, spelled as given.
 func (q *request) set(name, value string) {
-	q.w.Header()[name] = q.value(value)
+	q.w.Header()[name] = q.values.of(value)
 }
 
-// value makes a header value of one string.
-func (q *request) value(v string) []string {
-	if q.nValues == len(q.values) {
+// headerValues holds the header values of an answer in one piece of memory.
+type headerValues struct {
+	texts [16]string
+	n     int
+}
+
+// of makes a header value of one string.
+func (h *headerValues) of(v string) []string {
+	if h.n == len(h.texts) {
 		return []string{v}
 	}
-	i := q.nValues
-	q.nValues++
-	q.values[i] = v
-	return q.values[i : i+1 : i+1]
+	i := h.n
+	h.n++
+	h.texts[i] = v
+	return h.texts[i : i+1 : i+1]
 }
 
 // dialect is the prefix of the protocol's own headers in the answer.

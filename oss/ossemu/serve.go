@@ -30,7 +30,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := s.faults.pick(q)
-	if f != nil && q.sufferBefore(f) {
+	if f != nil && (spoiledRequest{q, f}).sufferBefore() {
 		return
 	}
 	rep, err := q.handle()
@@ -48,7 +48,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if rep != nil && rep.close != nil {
 			rep.close()
 		}
-		q.reset(true)
+		spoiledRequest{q, f}.reset(true)
 		return
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if f != nil {
-		q.spoilHeaders(f)
+		spoiledRequest{q, f}.spoilHeaders()
 	}
 	q.send(rep, f)
 }
@@ -183,37 +183,37 @@ func (q *request) drain() {
 func (q *request) handle() (*reply, error) {
 	switch q.op {
 	case opListBuckets:
-		return q.listBuckets()
+		return bucketRequest{q}.listBuckets()
 	case opPutBucket:
-		return q.putBucket()
+		return bucketRequest{q}.putBucket()
 	case opDeleteBucket:
-		return q.deleteBucket()
+		return bucketRequest{q}.deleteBucket()
 	case opHeadBucket:
-		return q.headBucket()
+		return bucketRequest{q}.headBucket()
 	case opGetBucketInfo:
-		return q.getBucketInfo()
+		return bucketRequest{q}.getBucketInfo()
 	case opGetBucketLocation:
-		return q.getBucketLocation()
+		return bucketRequest{q}.getBucketLocation()
 	case opGetBucketStat:
-		return q.getBucketStat()
+		return bucketRequest{q}.getBucketStat()
 	case opGetBucketACL:
-		return q.getBucketACL()
+		return bucketRequest{q}.getBucketACL()
 	case opPutBucketACL:
-		return q.putBucketACL()
+		return bucketRequest{q}.putBucketACL()
 	case opGetBucketVersioning:
-		return q.getBucketVersioning()
+		return bucketRequest{q}.getBucketVersioning()
 	case opGetBucketSetting:
-		return q.getBucketSetting()
+		return bucketRequest{q}.getBucketSetting()
 	case opListObjects:
-		return q.listObjects()
+		return listRequest{q}.listObjects()
 	case opListObjectsV2:
-		return q.listObjectsV2()
+		return listRequest{q}.listObjectsV2()
 	case opListObjectVersions:
-		return q.listObjectVersions()
+		return listRequest{q}.listObjectVersions()
 	case opListMultipartUploads:
-		return q.listMultipartUploads()
+		return listRequest{q}.listMultipartUploads()
 	case opDeleteMultipleObjects:
-		return q.deleteMultipleObjects()
+		return objectRequest{q}.deleteMultipleObjects()
 	}
 	return q.handleObject()
 }
@@ -221,45 +221,45 @@ func (q *request) handle() (*reply, error) {
 func (q *request) handleObject() (*reply, error) {
 	switch q.op {
 	case opPutObject:
-		return q.putObject()
+		return objectRequest{q}.putObject()
 	case opGetObject, opHeadObject:
-		return q.getObject()
+		return objectRequest{q}.getObject()
 	case opGetObjectMeta:
-		return q.getObjectMeta()
+		return objectRequest{q}.getObjectMeta()
 	case opDeleteObject:
-		return q.deleteObject()
+		return objectRequest{q}.deleteObject()
 	case opCopyObject:
-		return q.copyObject()
+		return objectRequest{q}.copyObject()
 	case opAppendObject:
-		return q.appendObject()
+		return objectRequest{q}.appendObject()
 	case opPutSymlink:
-		return q.putSymlink()
+		return objectRequest{q}.putSymlink()
 	case opGetSymlink:
-		return q.getSymlink()
+		return objectRequest{q}.getSymlink()
 	case opPutObjectTagging:
-		return q.putObjectTagging()
+		return objectRequest{q}.putObjectTagging()
 	case opGetObjectTagging:
-		return q.getObjectTagging()
+		return objectRequest{q}.getObjectTagging()
 	case opDeleteObjectTagging:
-		return q.deleteObjectTagging()
+		return objectRequest{q}.deleteObjectTagging()
 	case opPutObjectACL:
-		return q.putObjectACL()
+		return objectRequest{q}.putObjectACL()
 	case opGetObjectACL:
-		return q.getObjectACL()
+		return objectRequest{q}.getObjectACL()
 	case opRestoreObject:
-		return q.restoreObject()
+		return objectRequest{q}.restoreObject()
 	case opInitiateMultipartUpload:
-		return q.initiateMultipartUpload()
+		return uploadRequest{q}.initiateMultipartUpload()
 	case opUploadPart:
-		return q.uploadPart()
+		return uploadRequest{q}.uploadPart()
 	case opUploadPartCopy:
-		return q.uploadPartCopy()
+		return uploadRequest{q}.uploadPartCopy()
 	case opCompleteMultipartUpload:
-		return q.completeMultipartUpload()
+		return uploadRequest{q}.completeMultipartUpload()
 	case opAbortMultipartUpload:
-		return q.abortMultipartUpload()
+		return uploadRequest{q}.abortMultipartUpload()
 	case opListParts:
-		return q.listParts()
+		return uploadRequest{q}.listParts()
 	}
 	return nil, errNotImplemented
 }

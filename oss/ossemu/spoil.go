@@ -12,9 +12,16 @@ import (
 	"github.com/pailfs/pailfs/oss/ossemu/store"
 )
 
+// spoiledRequest is a request that meets a fault.
+type spoiledRequest struct {
+	*request
+	fault *armedFault
+}
+
 // sufferBefore lets a fault act before the operation. It reports whether the
 // request has come to its end.
-func (q *request) sufferBefore(f *armedFault) bool {
+func (q spoiledRequest) sufferBefore() bool {
+	f := q.fault
 	switch f.Kind {
 	case FaultError:
 		q.drain()
@@ -30,9 +37,9 @@ func (q *request) sufferBefore(f *armedFault) bool {
 }
 
 // spoilHeaders makes a header say what is not so.
-func (q *request) spoilHeaders(f *armedFault) {
+func (q spoiledRequest) spoilHeaders() {
 	name, wrong := headerETag, wrongTag
-	switch f.Kind {
+	switch q.fault.Kind {
 	case FaultWrongCRC:
 		name, wrong = headerCRC64, wrongNumber
 	case FaultWrongETag:
@@ -73,9 +80,10 @@ func (a *armedFault) spoilsBody() bool {
 	}
 }
 
-// sendSpoiled sends the body as the fault will have it. The headers have been
+// sendBody sends the body as the fault will have it. The headers have been
 // sent as for a whole one.
-func (q *request) sendSpoiled(rep *reply, f *armedFault) {
+func (q spoiledRequest) sendBody(rep *reply) {
+	f := q.fault
 	flow := q.trip.Download(q.limit)
 	if f.Kind == FaultCorrupt {
 		if rep.body != nil {
@@ -113,7 +121,7 @@ func (q *request) sendSpoiled(rep *reply, f *armedFault) {
 
 // reset breaks the connection: at once and with what is under way lost, or in an
 // orderly way after what was sent.
-func (q *request) reset(hard bool) {
+func (q spoiledRequest) reset(hard bool) {
 	q.count()
 	if fl, ok := q.w.(http.Flusher); ok && q.status != 0 {
 		fl.Flush()
@@ -153,7 +161,7 @@ func (f *flipper) Write(p []byte) (int, error) {
 }
 
 // compresses says whether the service would compress the answer on the fly.
-func (q *request) compresses(o *store.Object, rangeHeader string) bool {
+func (q objectRequest) compresses(o *store.Object, rangeHeader string) bool {
 	if !q.cfg.Gzip || q.r.Method != http.MethodGet || rangeHeader != "" || o.Size < 1024 || o.Attrs.ContentEncoding != "" {
 		return false
 	}

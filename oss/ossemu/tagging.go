@@ -6,7 +6,7 @@ import (
 	"github.com/pailfs/pailfs/oss/ossemu/store"
 )
 
-func (q *request) putObjectTagging() (*reply, error) {
+func (q objectRequest) putObjectTagging() (*reply, error) {
 	tags, err := q.readTags()
 	if err != nil {
 		return nil, err
@@ -17,7 +17,7 @@ func (q *request) putObjectTagging() (*reply, error) {
 	return ok(), nil
 }
 
-func (q *request) readTags() ([]store.Pair, error) {
+func (q objectRequest) readTags() ([]store.Pair, error) {
 	b, err := q.document(maxDocument)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (q *request) readTags() ([]store.Pair, error) {
 	return tags, checkTags(tags)
 }
 
-func (q *request) getObjectTagging() (*reply, error) {
+func (q objectRequest) getObjectTagging() (*reply, error) {
 	o, err := q.store.Object(q.bucket, q.key)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (q *request) getObjectTagging() (*reply, error) {
 	return q.xml(d, "Tagging"), nil
 }
 
-func (q *request) deleteObjectTagging() (*reply, error) {
+func (q objectRequest) deleteObjectTagging() (*reply, error) {
 	if err := q.store.SetAttributes(q.bucket, q.key, func(a *store.Attributes) { a.Tags = nil }); err != nil {
 		return nil, err
 	}
