@@ -4,22 +4,16 @@ import (
 	"bytes"
 	"crypto/md5"
 	"errors"
-	"fmt"
 	"hash/crc64"
 	"hash/maphash"
 	"io"
-	"os"
 	"slices"
 	"sync"
 )
 
-const (
-	// tailLimit is the largest append that is written behind the end of the file of
-	// the append before. Longer ones get a file each.
-	tailLimit = 1 << 20
-	// tailSize is when such a file is long enough.
-	tailSize = 64 << 20
-)
+// tailLimit is the largest append that is written behind the end of the file of
+// the append before. Longer ones get a file each.
+const tailLimit = 1 << 20
 
 // AppendOptions are the properties of an append.
 type AppendOptions struct {
@@ -53,7 +47,7 @@ func (s *Store) Append(bucket, key string, r io.Reader, o AppendOptions) (*Objec
 		return nil, ErrTooLarge
 	}
 	if small.Len() > tailLimit {
-		blob, err := s.Write(io.MultiReader(small, r), o.Limit-o.Position, true)
+		blob, err := s.data.write(io.MultiReader(small, r), o.Limit-o.Position, true)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +55,7 @@ func (s *Store) Append(bucket, key string, r io.Reader, o AppendOptions) (*Objec
 		return s.appendBlob(bucket, key, blob, nil, o)
 	}
 	body := small.Bytes()
-	blob := &Blob{store: s, Size: int64(len(body)), CRC64: crc64.Checksum(body, crcTable), MD5: md5.Sum(body)}
+	blob := &Blob{data: &s.data, Size: int64(len(body)), CRC64: crc64.Checksum(body, crcTable), MD5: md5.Sum(body)}
 	defer blob.Release()
 	return s.appendBlob(bucket, key, blob, body, o)
 }
@@ -97,7 +91,7 @@ func (s *Store) appendBlob(bucket, key string, blob *Blob, body []byte, o Append
 			return nil, err
 		}
 	}
-	lock := s.appendLock(bucket, key)
+	lock := s.appends.of(bucket, key)
 	lock.Lock()
 	defer lock.Unlock()
 	// Held open, so that its extents cannot go before the new version has them.
@@ -117,7 +111,7 @@ func (s *Store) appendBlob(bucket, key string, blob *Blob, body []byte, o Append
 		}
 	}
 	if len(body) > 0 {
-		e, err := s.placeTail(obj.extents, body)
+		e, err := s.data.placeTail(obj.extents, body)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +141,7 @@ func (s *Store) commitAppend(bucket, key string, old, obj *Object, blob *Blob) e
 		if current, _ := b.objects.Get(key); current != old {
 			return ErrPosition
 		}
-		obj.Attrs = s.intern(obj.Attrs)
+		obj.Attrs = s.mu.attributes.intern(obj.Attrs)
 		var e encoder
 		encodeObject(&e, bucket, key, obj, "")
 		if err := s.commit(&e); err != nil {
@@ -161,7 +155,7 @@ func (s *Store) commitAppend(bucket, key string, old, obj *Object, blob *Blob) e
 	if err != nil {
 		replaced = obj.extents
 	}
-	s.release(replaced)
+	s.data.release(replaced)
 	blob.Release()
 	return err
 }
@@ -181,66 +175,19 @@ func joinExtents(a, b []extent) []extent {
 	return joined
 }
 
-// placeTail writes body behind the last extent if that is the end of a blob and
-// the blob is not long yet, else into a new blob. It returns the extent with a
-// reference. The caller holds the key's append lock: no other append writes to
-// that blob, and nothing else ever writes to a blob that exists. Bytes behind the
-// end of an extent, which an append that failed leaves, are never overwritten.
-func (s *Store) placeTail(extents []extent, body []byte) (extent, error) {
-	if len(extents) > 0 {
-		last := extents[len(extents)-1]
-		if !last.file.packed && last.off+last.n < tailSize {
-			e, err := s.extend(last, body)
-			if err == nil || !errors.Is(err, errTailTaken) {
-				return e, err
-			}
-		}
-	} else if len(body) <= packLimit {
-		return s.pack(body)
-	}
-	f, w, err := s.createBlob()
-	if err != nil {
-		return extent{}, err
-	}
-	_, err = w.Write(body)
-	if cerr := w.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		s.release([]extent{{file: f}})
-		return extent{}, fmt.Errorf("write blob: %w", err)
-	}
-	return extent{f, 0, int64(len(body))}, nil
+// appendLocks serialise the appends to one key, which write behind the end of a
+// file that only that key has.
+type appendLocks struct {
+	seed  maphash.Seed
+	locks [64]sync.Mutex
 }
 
-var errTailTaken = errors.New("file is longer than its last extent")
-
-func (s *Store) extend(last extent, body []byte) (extent, error) {
-	w, err := os.OpenFile(s.path(last.file.id, false), os.O_WRONLY, 0)
-	if err != nil {
-		return extent{}, fmt.Errorf("open blob: %w", err)
-	}
-	defer w.Close()
-	info, err := w.Stat()
-	if err != nil {
-		return extent{}, fmt.Errorf("stat blob: %w", err)
-	}
-	end := last.off + last.n
-	if info.Size() != end {
-		return extent{}, errTailTaken
-	}
-	if _, err := w.WriteAt(body, end); err != nil {
-		return extent{}, fmt.Errorf("write blob: %w", err)
-	}
-	last.file.refs.Add(1)
-	return extent{last.file, end, int64(len(body))}, nil
-}
-
-func (s *Store) appendLock(bucket, key string) *sync.Mutex {
+// of returns the lock of a key, which it may share with others.
+func (l *appendLocks) of(bucket, key string) *sync.Mutex {
 	var h maphash.Hash
-	h.SetSeed(s.seed)
+	h.SetSeed(l.seed)
 	_, _ = h.WriteString(bucket) // never fails
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(key)
-	return &s.appends[h.Sum64()%uint64(len(s.appends))]
+	return &l.locks[h.Sum64()%uint64(len(l.locks))]
 }

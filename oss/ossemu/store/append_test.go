@@ -137,7 +137,7 @@ func TestAnAppendThatFailsDoesNotHarmTheNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.extend(o.extents[len(o.extents)-1], pattern(3, 500)); err != nil {
+	if _, err := s.data.extend(o.extents[len(o.extents)-1], pattern(3, 500)); err != nil {
 		t.Fatal(err)
 	}
 	s = abandon(t, s)

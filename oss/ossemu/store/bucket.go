@@ -26,6 +26,9 @@ type bucket struct {
 	bytes int64
 }
 
+// buckets are all there are, by name, guarded by the store's mu.
+type buckets map[string]*bucket
+
 func newBucket(info Bucket) *bucket {
 	return &bucket{info: info, objects: btree.NewMap[string, *Object](64), uploads: make(map[string]*upload)}
 }

@@ -16,7 +16,7 @@ var copyBuffers = sync.Pool{New: func() any {
 // Content gives the bytes of one object version. It stays valid when the key is
 // replaced or removed, until Close. It is not safe for concurrent use.
 type Content struct {
-	store   *Store
+	data    *dataDir
 	extents []extent
 	// open is the blob that was read last, its position and its extent.
 	open    *os.File
@@ -30,7 +30,7 @@ func (c *Content) Close() {
 		_ = c.open.Close() // only read
 		c.open = nil
 	}
-	c.store.release(c.extents)
+	c.data.release(c.extents)
 	c.extents = nil
 }
 
@@ -90,7 +90,7 @@ func (c *Content) copyBlob(w io.Writer, i int, off, n int64) (int64, error) {
 			_ = c.open.Close() // only read
 		}
 		var err error
-		if c.open, err = os.Open(c.store.path(c.extents[i].file.id, false)); err != nil {
+		if c.open, err = os.Open(c.data.path(c.extents[i].file.id, false)); err != nil {
 			return 0, fmt.Errorf("open blob: %w", err)
 		}
 		c.openIdx, c.pos = i, 0

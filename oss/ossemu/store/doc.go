@@ -18,6 +18,9 @@
 // journals after it, cuts a record that was being written when the process
 // died, and removes files that nothing refers to. The formats are in FORMAT.md.
 //
+// What it keeps has a type each: dataDir the bytes, indexDir the snapshots and
+// journals, buckets what they say. Store holds the lock over a change of several.
+//
 // Nothing is flushed to disk. What was committed survives the death of the
 // process; loss of power may lose or damage it.
 package store

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 )
 
@@ -15,6 +17,8 @@ const (
 	packLimit = 64 << 10
 	// packSize is when a pack is full.
 	packSize = 128 << 20
+	// tailSize is when a file that grows by appends is long enough.
+	tailSize = 64 << 20
 )
 
 // file is one file of bytes, written once. It is removed when its last
@@ -44,40 +48,58 @@ func retain(extents []extent) {
 	}
 }
 
+// dataDir keeps the bytes of all versions below dir: small bodies in packs, large
+// ones in a blob each. It does not know whose they are.
+type dataDir struct {
+	dir    string
+	log    *slog.Logger
+	lastID atomic.Uint64
+
+	// The lock of packs is taken alone.
+	packs struct {
+		sync.Mutex
+		// current is the pack that is being filled, end where its free part begins.
+		current *file
+		end     int64
+		// open are all packs, by number.
+		open map[uint64]*file
+	}
+}
+
 // release drops a reference for each extent and removes files that have none
 // left. It must not be called with a lock held, for removing takes time.
-func (s *Store) release(extents []extent) {
+func (d *dataDir) release(extents []extent) {
 	for i := range extents {
 		if f := extents[i].file; f.refs.Add(-1) == 0 {
-			s.removeFile(f)
+			d.removeFile(f)
 		}
 	}
 }
 
-func (s *Store) removeFile(f *file) {
-	path := s.path(f.id, f.packed)
+func (d *dataDir) removeFile(f *file) {
+	path := d.path(f.id, f.packed)
 	if f.packed {
-		s.packs.Lock()
-		delete(s.packs.open, f.id)
-		s.packs.Unlock()
+		d.packs.Lock()
+		delete(d.packs.open, f.id)
+		d.packs.Unlock()
 		if err := f.pack.Close(); err != nil {
-			s.log.Warn("close pack", "path", path, "error", err)
+			d.log.Warn("close pack", "path", path, "error", err)
 		}
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("remove file without references", "path", path, "error", err)
+		d.log.Warn("remove file without references", "path", path, "error", err)
 	}
 }
 
 // path says where the file with the given number lies.
-func (s *Store) path(id uint64, pack bool) string {
+func (d *dataDir) path(id uint64, pack bool) string {
 	if pack {
-		return filepath.Join(s.dir, "packs", fmt.Sprintf("%016x", id))
+		return filepath.Join(d.dir, "packs", fmt.Sprintf("%016x", id))
 	}
 	const digits = "0123456789abcdef"
 	// Built by hand: this is on the way of every large GET.
-	buf := make([]byte, 0, len(s.dir)+32)
-	buf = append(buf, s.dir...)
+	buf := make([]byte, 0, len(d.dir)+32)
+	buf = append(buf, d.dir...)
 	buf = append(buf, "/blobs/"...)
 	buf = append(buf, digits[id>>4&15], digits[id&15], '/')
 	for shift := 60; shift >= 0; shift -= 4 {
@@ -87,13 +109,13 @@ func (s *Store) path(id uint64, pack bool) string {
 }
 
 // newID returns a number that no file has had.
-func (s *Store) newID() uint64 { return s.lastID.Add(1) }
+func (d *dataDir) newID() uint64 { return d.lastID.Add(1) }
 
 // createBlob makes an empty file for one body. The caller holds its first
 // reference.
-func (s *Store) createBlob() (*file, *os.File, error) {
-	f := &file{id: s.newID()}
-	path := s.path(f.id, false)
+func (d *dataDir) createBlob() (*file, *os.File, error) {
+	f := &file{id: d.newID()}
+	path := d.path(f.id, false)
 	w, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -109,52 +131,117 @@ func (s *Store) createBlob() (*file, *os.File, error) {
 }
 
 // pack stores a small body and returns its extent, with a reference.
-func (s *Store) pack(body []byte) (extent, error) {
-	e, err := s.reserve(int64(len(body)))
+func (d *dataDir) pack(body []byte) (extent, error) {
+	e, err := d.reserve(int64(len(body)))
 	if err != nil {
 		return extent{}, err
 	}
 	if _, err := e.file.pack.WriteAt(body, e.off); err != nil {
-		s.release([]extent{e})
+		d.release([]extent{e})
 		return extent{}, fmt.Errorf("write pack: %w", err)
 	}
 	return e, nil
 }
 
 // reserve gives out n bytes of the pack that is being filled.
-func (s *Store) reserve(n int64) (extent, error) {
-	s.packs.Lock()
+func (d *dataDir) reserve(n int64) (extent, error) {
+	d.packs.Lock()
 	var full []extent
-	if s.packs.current != nil && s.packs.end+n > packSize {
-		full = []extent{{file: s.packs.current}}
-		s.packs.current = nil
+	if d.packs.current != nil && d.packs.end+n > packSize {
+		full = []extent{{file: d.packs.current}}
+		d.packs.current = nil
 	}
-	if s.packs.current == nil {
-		f, err := s.createPack()
+	if d.packs.current == nil {
+		f, err := d.createPack()
 		if err != nil {
-			s.packs.Unlock()
-			s.release(full)
+			d.packs.Unlock()
+			d.release(full)
 			return extent{}, err
 		}
-		s.packs.current, s.packs.end = f, 0
+		d.packs.current, d.packs.end = f, 0
 	}
-	e := extent{s.packs.current, s.packs.end, n}
-	s.packs.end += n
+	e := extent{d.packs.current, d.packs.end, n}
+	d.packs.end += n
 	e.file.refs.Add(1)
-	s.packs.Unlock()
-	s.release(full)
+	d.packs.Unlock()
+	d.release(full)
 	return e, nil
 }
 
 // createPack makes an empty pack, with one reference. The caller holds packs.
-func (s *Store) createPack() (*file, error) {
-	id := s.newID()
-	w, err := os.OpenFile(s.path(id, true), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+func (d *dataDir) createPack() (*file, error) {
+	id := d.newID()
+	w, err := os.OpenFile(d.path(id, true), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create pack: %w", err)
 	}
 	f := &file{id: id, packed: true, pack: w}
 	f.refs.Store(1)
-	s.packs.open[id] = f
+	d.packs.open[id] = f
 	return f, nil
+}
+
+// placeTail writes body behind the last extent if that is the end of a blob and
+// the blob is not long yet, else into a new blob. It returns the extent with a
+// reference. The caller holds the key's append lock: no other append writes to
+// that blob, and nothing else ever writes to a blob that exists. Bytes behind the
+// end of an extent, which an append that failed leaves, are never overwritten.
+func (d *dataDir) placeTail(extents []extent, body []byte) (extent, error) {
+	if len(extents) > 0 {
+		last := extents[len(extents)-1]
+		if !last.file.packed && last.off+last.n < tailSize {
+			e, err := d.extend(last, body)
+			if err == nil || !errors.Is(err, errTailTaken) {
+				return e, err
+			}
+		}
+	} else if len(body) <= packLimit {
+		return d.pack(body)
+	}
+	f, w, err := d.createBlob()
+	if err != nil {
+		return extent{}, err
+	}
+	_, err = w.Write(body)
+	if cerr := w.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		d.release([]extent{{file: f}})
+		return extent{}, fmt.Errorf("write blob: %w", err)
+	}
+	return extent{f, 0, int64(len(body))}, nil
+}
+
+var errTailTaken = errors.New("file is longer than its last extent")
+
+func (d *dataDir) extend(last extent, body []byte) (extent, error) {
+	w, err := os.OpenFile(d.path(last.file.id, false), os.O_WRONLY, 0)
+	if err != nil {
+		return extent{}, fmt.Errorf("open blob: %w", err)
+	}
+	defer w.Close()
+	info, err := w.Stat()
+	if err != nil {
+		return extent{}, fmt.Errorf("stat blob: %w", err)
+	}
+	end := last.off + last.n
+	if info.Size() != end {
+		return extent{}, errTailTaken
+	}
+	if _, err := w.WriteAt(body, end); err != nil {
+		return extent{}, fmt.Errorf("write blob: %w", err)
+	}
+	last.file.refs.Add(1)
+	return extent{last.file, end, int64(len(body))}, nil
+}
+
+// close closes the packs.
+func (d *dataDir) close() (err error) {
+	d.packs.Lock()
+	defer d.packs.Unlock()
+	for _, f := range d.packs.open {
+		err = errors.Join(err, f.pack.Close())
+	}
+	return err
 }

@@ -57,9 +57,9 @@ func FuzzRecord(f *testing.F) {
 	f.Add(e.b)
 	f.Fuzz(func(_ *testing.T, payload []byte) {
 		s := &Store{}
-		s.mu.buckets = map[string]*bucket{testBucket: newBucket(Bucket{Name: testBucket})}
+		s.mu.buckets = buckets{testBucket: newBucket(Bucket{Name: testBucket})}
 		s.mu.buckets[testBucket].uploads["id"] = &upload{parts: make(map[int]*part)}
-		s.mu.attributes = make(map[string]*Attributes)
+		s.mu.attributes = make(sharedAttributes)
 		r := &replay{store: s, files: make(map[uint64]*file), records: 1}
 		_ = r.record(payload)
 	})

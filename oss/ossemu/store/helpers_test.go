@@ -63,7 +63,7 @@ func abandon(t testing.TB, s *Store) *Store {
 	if err := errors.Join(s.lock.Close(), s.mu.journal.close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range s.packs.open {
+	for _, f := range s.data.packs.open {
 		if err := f.pack.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -98,3 +98,21 @@ func formatETag(tag [16]byte, parts int32) string {
 func SameETag(a, b string) bool {
 	return strings.EqualFold(strings.Trim(a, `"`), strings.Trim(b, `"`))
 }
+
+// sharedAttributes are attributes that several objects have, by their encoded form.
+// The store's mu guards them.
+type sharedAttributes map[string]*Attributes
+
+// intern returns attributes equal to a that are shared with other objects.
+func (s sharedAttributes) intern(a *Attributes) *Attributes {
+	var e encoder
+	encodeAttributes(&e, a)
+	if known := s[string(e.b)]; known != nil {
+		return known
+	}
+	// Attributes that differ from object to object are not worth remembering.
+	if len(s) < 4096 && len(a.Meta) == 0 && len(a.Tags) == 0 && a.Target == "" {
+		s[string(e.b)] = a
+	}
+	return a
+}

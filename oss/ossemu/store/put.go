@@ -41,7 +41,7 @@ func (s *Store) PutSymlink(bucket, key string, o PutOptions) (*Object, error) {
 func (s *Store) put(bucket, key string, obj *Object, o PutOptions) (*Object, error) {
 	obj.modTime = s.now().Unix()
 	unused := obj.extents
-	defer func() { s.release(unused) }()
+	defer func() { s.data.release(unused) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.mu.buckets[bucket]
@@ -55,7 +55,7 @@ func (s *Store) put(bucket, key string, obj *Object, o PutOptions) (*Object, err
 	if o.Replace != nil && current != o.Replace {
 		return nil, ErrNoKey
 	}
-	obj.Attrs = s.intern(obj.Attrs)
+	obj.Attrs = s.mu.attributes.intern(obj.Attrs)
 	var e encoder
 	encodeObject(&e, bucket, key, obj, "")
 	if err := s.commit(&e); err != nil {
@@ -86,7 +86,7 @@ func (s *Store) SetAttributes(bucket, key string, change func(*Attributes)) erro
 	// The new version has the extents of the old one, and with them its
 	// references.
 	obj := *old
-	obj.Attrs = s.intern(&attrs)
+	obj.Attrs = s.mu.attributes.intern(&attrs)
 	var e encoder
 	encodeObject(&e, bucket, key, &obj, "")
 	if err := s.commit(&e); err != nil {
@@ -102,7 +102,7 @@ func (s *Store) Delete(bucket, key string) (bool, error) {
 	if old == nil || err != nil {
 		return false, err
 	}
-	s.release(old.extents)
+	s.data.release(old.extents)
 	return true, nil
 }
 
@@ -154,7 +154,7 @@ func (s *Store) Open(bucket, key string) (*Object, *Content, error) {
 	}
 	// The index holds a reference to each extent for as long as mu is held.
 	retain(o.extents)
-	return o, &Content{store: s, extents: o.extents}, nil
+	return o, &Content{data: &s.data, extents: o.extents}, nil
 }
 
 // randomTag makes an entity tag that says nothing of the content.

@@ -16,7 +16,7 @@ import (
 // recover reads the index from disk, puts the files in order, and leaves a
 // journal open for further records.
 func (s *Store) recover() error {
-	files, err := s.indexFiles()
+	files, err := s.index.list()
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (s *Store) recover() error {
 	if err := r.all(files); err != nil {
 		return err
 	}
-	if err := s.adoptFiles(r.files); err != nil {
+	if err := s.data.adopt(r.files); err != nil {
 		return err
 	}
 	doomed, err := s.thinPacks()
@@ -41,18 +41,21 @@ func (s *Store) recover() error {
 	if err := s.snapshotNow(); err != nil {
 		return err
 	}
-	s.release(moved)
+	s.data.release(moved)
 	return nil
 }
+
+// indexDir is the directory of the snapshots and journals, which say what there is.
+type indexDir string
 
 // indexFiles are the numbers of the snapshots and journals on disk.
 type indexFiles struct {
 	snapshots, journals []int
 }
 
-func (s *Store) indexFiles() (indexFiles, error) {
+func (d indexDir) list() (indexFiles, error) {
 	var found indexFiles
-	entries, err := os.ReadDir(filepath.Join(s.dir, "index"))
+	entries, err := os.ReadDir(string(d))
 	if err != nil {
 		return found, err
 	}
@@ -61,7 +64,7 @@ func (s *Store) indexFiles() (indexFiles, error) {
 		n, err := strconv.Atoi(number)
 		switch {
 		case strings.HasSuffix(e.Name(), ".tmp"):
-			if err := os.Remove(filepath.Join(s.dir, "index", e.Name())); err != nil {
+			if err := os.Remove(filepath.Join(string(d), e.Name())); err != nil {
 				return found, err
 			}
 		case err != nil || n < 1:
@@ -79,12 +82,12 @@ func (s *Store) indexFiles() (indexFiles, error) {
 	return found, nil
 }
 
-func (s *Store) snapshotPath(n int) string {
-	return filepath.Join(s.dir, "index", fmt.Sprintf("snapshot-%08d", n))
+func (d indexDir) snapshot(n int) string {
+	return filepath.Join(string(d), fmt.Sprintf("snapshot-%08d", n))
 }
 
-func (s *Store) journalPath(n int) string {
-	return filepath.Join(s.dir, "index", fmt.Sprintf("journal-%08d", n))
+func (d indexDir) journal(n int) string {
+	return filepath.Join(string(d), fmt.Sprintf("journal-%08d", n))
 }
 
 // replay rebuilds the index from records.
@@ -104,7 +107,7 @@ func (r *replay) all(found indexFiles) error {
 	first := 1
 	if n := len(found.snapshots); n > 0 {
 		first = found.snapshots[n-1]
-		size, err := r.file(s.snapshotPath(first), true)
+		size, err := r.file(s.index.snapshot(first), true)
 		if err != nil {
 			return err
 		}
@@ -122,7 +125,7 @@ func (r *replay) all(found indexFiles) error {
 		next++
 	}
 	for n := first; n < next; n++ {
-		size, err := r.file(s.journalPath(n), n < next-1)
+		size, err := r.file(s.index.journal(n), n < next-1)
 		if err != nil {
 			return err
 		}
@@ -137,13 +140,13 @@ func (r *replay) all(found indexFiles) error {
 		if first > 1 {
 			return fmt.Errorf("%w: journal %d is missing", errCorrupt, first)
 		}
-		j, err := createJournal(s.journalPath(first))
+		j, err := createJournal(s.index.journal(first))
 		if err != nil {
 			return err
 		}
 		s.mu.journal = j
 	}
-	return s.removeIndexBefore(first, found)
+	return s.index.removeBefore(first, found)
 }
 
 // file reads one file and returns how much of it is whole records. A file that
@@ -179,7 +182,7 @@ func (r *replay) file(path string, whole bool) (int64, error) {
 // continueJournal opens the last journal for appending behind its last whole
 // record.
 func (s *Store) continueJournal(n int, size int64) error {
-	f, err := os.OpenFile(s.journalPath(n), os.O_RDWR, 0)
+	f, err := os.OpenFile(s.index.journal(n), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -197,17 +200,17 @@ func (s *Store) continueJournal(n int, size int64) error {
 	return s.mu.journal.append(e.b)
 }
 
-func (s *Store) removeIndexBefore(first int, found indexFiles) error {
+func (d indexDir) removeBefore(first int, found indexFiles) error {
 	for _, n := range found.snapshots {
 		if n < first {
-			if err := os.Remove(s.snapshotPath(n)); err != nil {
+			if err := os.Remove(d.snapshot(n)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, n := range found.journals {
 		if n < first {
-			if err := os.Remove(s.journalPath(n)); err != nil {
+			if err := os.Remove(d.journal(n)); err != nil {
 				return err
 			}
 		}
@@ -339,7 +342,7 @@ func (r *replay) attributes(d *decoder) *Attributes {
 		d.fail("attributes")
 		return nil
 	}
-	return r.store.intern(a)
+	return r.store.mu.attributes.intern(a)
 }
 
 // extents takes a reference for each.
@@ -388,9 +391,9 @@ func (r *replay) dropExtents(extents []extent) {
 	}
 }
 
-// adoptFiles compares what the index refers to with what is on disk. A file
+// adopt compares what the index refers to with what is on disk. A file
 // that is missing is an error, one that nothing refers to is removed.
-func (s *Store) adoptFiles(known map[uint64]*file) error {
+func (d *dataDir) adopt(known map[uint64]*file) error {
 	last := uint64(0)
 	for id, f := range known {
 		last = max(last, id)
@@ -398,7 +401,7 @@ func (s *Store) adoptFiles(known map[uint64]*file) error {
 			delete(known, id)
 		}
 	}
-	dirs, err := s.dataDirs()
+	dirs, err := d.directories()
 	if err != nil {
 		return err
 	}
@@ -425,28 +428,28 @@ func (s *Store) adoptFiles(known map[uint64]*file) error {
 			if !f.packed {
 				continue
 			}
-			if f.pack, err = os.OpenFile(s.path(id, true), os.O_RDWR, 0); err != nil {
+			if f.pack, err = os.OpenFile(d.path(id, true), os.O_RDWR, 0); err != nil {
 				return err
 			}
-			s.packs.open[id] = f
+			d.packs.open[id] = f
 		}
 	}
-	s.lastID.Store(last)
+	d.lastID.Store(last)
 	if found == len(known) {
 		return nil
 	}
 	for id, f := range known {
-		if _, err := os.Stat(s.path(id, f.packed)); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: %q is missing", errCorrupt, s.path(id, f.packed))
+		if _, err := os.Stat(d.path(id, f.packed)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %q is missing", errCorrupt, d.path(id, f.packed))
 		}
 	}
 	return fmt.Errorf("%w: %d files are missing", errCorrupt, len(known)-found)
 }
 
-// dataDirs are the directories of packs and blobs.
-func (s *Store) dataDirs() ([]string, error) {
-	dirs := []string{filepath.Join(s.dir, "packs")}
-	blobs := filepath.Join(s.dir, "blobs")
+// directories are the directories of packs and blobs.
+func (d *dataDir) directories() ([]string, error) {
+	dirs := []string{filepath.Join(d.dir, "packs")}
+	blobs := filepath.Join(d.dir, "blobs")
 	entries, err := os.ReadDir(blobs)
 	for _, e := range entries {
 		dirs = append(dirs, filepath.Join(blobs, e.Name()))
@@ -456,11 +459,11 @@ func (s *Store) dataDirs() ([]string, error) {
 
 // thinPacks returns the packs of which less than half is still referred to.
 func (s *Store) thinPacks() (map[uint64]*file, error) {
-	if len(s.packs.open) == 0 {
+	if len(s.data.packs.open) == 0 {
 		return nil, nil
 	}
-	live := make(map[uint64]int64, len(s.packs.open))
-	s.eachExtents(func(extents *[]extent) {
+	live := make(map[uint64]int64, len(s.data.packs.open))
+	s.mu.buckets.eachExtents(func(extents *[]extent) {
 		for _, e := range *extents {
 			if e.file.packed {
 				live[e.file.id] += e.n
@@ -468,7 +471,7 @@ func (s *Store) thinPacks() (map[uint64]*file, error) {
 		}
 	})
 	thin := make(map[uint64]*file)
-	for id, f := range s.packs.open {
+	for id, f := range s.data.packs.open {
 		info, err := f.pack.Stat()
 		if err != nil {
 			return nil, err
@@ -489,7 +492,7 @@ func (s *Store) repack(doomed map[uint64]*file) (unused []extent, failed error) 
 		return nil, nil
 	}
 	var buf bytes.Buffer
-	s.eachExtents(func(extents *[]extent) {
+	s.mu.buckets.eachExtents(func(extents *[]extent) {
 		for i, e := range *extents {
 			if doomed[e.file.id] == nil || failed != nil {
 				continue
@@ -499,7 +502,7 @@ func (s *Store) repack(doomed map[uint64]*file) (unused []extent, failed error) 
 				failed = err
 				return
 			}
-			moved, err := s.pack(buf.Bytes())
+			moved, err := s.data.pack(buf.Bytes())
 			if err != nil {
 				failed = err
 				return
@@ -512,8 +515,8 @@ func (s *Store) repack(doomed map[uint64]*file) (unused []extent, failed error) 
 }
 
 // eachExtents calls f for the extents of every object and part.
-func (s *Store) eachExtents(f func(extents *[]extent)) {
-	for _, b := range s.mu.buckets {
+func (all buckets) eachExtents(f func(extents *[]extent)) {
+	for _, b := range all {
 		b.objects.Scan(func(_ string, o *Object) bool {
 			f(&o.extents)
 			return true

@@ -21,10 +21,10 @@ type image struct {
 }
 
 // image takes the state. Trees are shared until one side changes, uploads are
-// copied. The caller holds mu.
-func (s *Store) image() image {
+// copied. The caller holds the store's mu.
+func (all buckets) image() image {
 	var m image
-	for _, b := range s.mu.buckets {
+	for _, b := range all {
 		m.buckets = append(m.buckets, b.info)
 		m.objects = append(m.objects, b.objects.Copy())
 		uploads := make(map[string]*upload, len(b.uploads))
@@ -45,7 +45,7 @@ func (s *Store) snapshotIfLong() {
 		return
 	}
 	next := s.mu.generation + 1
-	j, err := createJournal(s.journalPath(next))
+	j, err := createJournal(s.index.journal(next))
 	if err != nil {
 		s.log.Warn("begin new journal", "error", err)
 		return
@@ -54,9 +54,9 @@ func (s *Store) snapshotIfLong() {
 		s.log.Warn("close journal", "error", err)
 	}
 	s.mu.journal, s.mu.generation, s.mu.snapshotting = j, next, true
-	m := s.image()
+	m := s.mu.buckets.image()
 	s.background.Go(func() {
-		size, err := s.writeSnapshot(next, m)
+		size, err := s.index.write(next, m)
 		if err != nil {
 			s.log.Warn("write snapshot", "error", err)
 		}
@@ -72,7 +72,7 @@ func (s *Store) snapshotIfLong() {
 // snapshotNow does the same while the store is being opened.
 func (s *Store) snapshotNow() error {
 	next := s.mu.generation + 1
-	j, err := createJournal(s.journalPath(next))
+	j, err := createJournal(s.index.journal(next))
 	if err != nil {
 		return err
 	}
@@ -80,14 +80,14 @@ func (s *Store) snapshotNow() error {
 		return err
 	}
 	s.mu.journal, s.mu.generation = j, next
-	s.mu.snapshotSize, err = s.writeSnapshot(next, s.image())
+	s.mu.snapshotSize, err = s.index.write(next, s.mu.buckets.image())
 	return err
 }
 
-// writeSnapshot writes m as the state before journal n, then removes what it
+// write writes m as the state before journal n, then removes what it
 // replaces.
-func (s *Store) writeSnapshot(n int, m image) (size int64, err error) {
-	path := s.snapshotPath(n)
+func (d indexDir) write(n int, m image) (size int64, err error) {
+	path := d.snapshot(n)
 	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
@@ -107,11 +107,11 @@ func (s *Store) writeSnapshot(n int, m image) (size int64, err error) {
 	if err := os.Rename(path+".tmp", path); err != nil {
 		return 0, err
 	}
-	found, err := s.indexFiles()
+	found, err := d.list()
 	if err != nil {
 		return 0, err
 	}
-	if err := s.removeIndexBefore(n, found); err != nil {
+	if err := d.removeBefore(n, found); err != nil {
 		return 0, fmt.Errorf("remove old index: %w", err)
 	}
 	return w.size, nil

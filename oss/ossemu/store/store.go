@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,29 +32,16 @@ type Store struct {
 	now  func() time.Time
 	lock *os.File
 
-	lastID atomic.Uint64
+	data  dataDir
+	index indexDir
 	// longJournal is the least size of a journal that a snapshot replaces.
 	longJournal int64
-
-	packs struct {
-		sync.Mutex
-		// current is the pack that is being filled, end where its free part begins.
-		current *file
-		end     int64
-		// open are all packs, by number.
-		open map[uint64]*file
-	}
-
-	// appends serialise the appends to one key, which write behind the end of a
-	// file that only that key has.
-	appends [64]sync.Mutex
-	seed    maphash.Seed
+	appends     appendLocks
 
 	mu struct {
 		sync.RWMutex
-		buckets map[string]*bucket
-		// attributes shares equal attributes between objects.
-		attributes map[string]*Attributes
+		buckets    buckets
+		attributes sharedAttributes
 		journal    *journal
 		// generation is the journal's number.
 		generation int
@@ -71,17 +57,19 @@ type Store struct {
 
 // Open opens the store in cfg.Dir.
 func Open(cfg Config) (*Store, error) {
-	s := &Store{dir: cfg.Dir, log: cfg.Logger, now: cfg.Now, seed: maphash.MakeSeed()}
+	s := &Store{dir: cfg.Dir, log: cfg.Logger, now: cfg.Now, index: indexDir(filepath.Join(cfg.Dir, "index"))}
 	s.longJournal = 64 << 20
-	s.packs.open = make(map[uint64]*file)
-	s.mu.buckets = make(map[string]*bucket)
-	s.mu.attributes = make(map[string]*Attributes)
+	s.appends.seed = maphash.MakeSeed()
+	s.mu.buckets = make(buckets)
+	s.mu.attributes = make(sharedAttributes)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.now == nil {
 		s.now = time.Now
 	}
+	s.data.dir, s.data.log = s.dir, s.log
+	s.data.packs.open = make(map[uint64]*file)
 	if err := s.open(); err != nil {
 		if s.lock != nil {
 			_ = s.lock.Close() // gives up the lock, nothing else
@@ -124,12 +112,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.background.Wait()
 	err := s.mu.journal.close()
-	s.packs.Lock()
-	for _, f := range s.packs.open {
-		err = errors.Join(err, f.pack.Close())
-	}
-	s.packs.Unlock()
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(err, s.data.close(), s.lock.Close())
 }
 
 // commit appends a record, after which the change has happened. The caller
@@ -142,18 +125,4 @@ func (s *Store) commit(e *encoder) error {
 	// journal that follows the snapshot.
 	s.snapshotIfLong()
 	return s.mu.journal.append(e.b)
-}
-
-// intern returns attributes equal to a that are shared with other objects.
-func (s *Store) intern(a *Attributes) *Attributes {
-	var e encoder
-	encodeAttributes(&e, a)
-	if known := s.mu.attributes[string(e.b)]; known != nil {
-		return known
-	}
-	// Attributes that differ from object to object are not worth remembering.
-	if len(s.mu.attributes) < 4096 && len(a.Meta) == 0 && len(a.Tags) == 0 && a.Target == "" {
-		s.mu.attributes[string(e.b)] = a
-	}
-	return a
 }

@@ -191,7 +191,7 @@ func TestEveryTornJournalEndIsCut(t *testing.T) {
 	size := s.mu.journal.size
 	put(t, s, "torn", pattern(2, 200))
 	full := s.mu.journal.size
-	journal := s.journalPath(1)
+	journal := s.index.journal(1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestADamagedIndexIsRefused(t *testing.T) {
 	s := newStore(t)
 	put(t, s, "a", pattern(1, 100))
 	put(t, s, "b", pattern(2, 100))
-	journal := s.journalPath(1)
+	journal := s.index.journal(1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 		t.Errorf("open of a later format: %v", err)
 	}
 	writeFile(t, filepath.Join(dir, "index", "notes.txt"), nil)
-	if _, err := (&Store{dir: dir}).indexFiles(); err == nil {
+	if _, err := indexDir(filepath.Join(dir, "index")).list(); err == nil {
 		t.Error("a file that is not ours was accepted")
 	}
 }
@@ -300,7 +300,7 @@ func TestSnapshotsReplaceLongJournals(t *testing.T) {
 		}
 	}
 	s.background.Wait()
-	found, err := s.indexFiles()
+	found, err := s.index.list()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestADeathWhileASnapshotIsWrittenLosesNothing(t *testing.T) {
 	put(t, s, "before", pattern(1, 100))
 	// As the death leaves it: the next journal begun, the snapshot not renamed.
 	s.mu.Lock()
-	j, err := createJournal(s.journalPath(2))
+	j, err := createJournal(s.index.journal(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestADeathWhileASnapshotIsWrittenLosesNothing(t *testing.T) {
 	}
 	s.mu.journal, s.mu.generation = j, 2
 	s.mu.Unlock()
-	writeFile(t, s.snapshotPath(2)+".tmp", []byte("half"))
+	writeFile(t, s.index.snapshot(2)+".tmp", []byte("half"))
 	put(t, s, "after", pattern(2, 100))
 	s = abandon(t, s)
 	for i, key := range []string{"before", "after"} {

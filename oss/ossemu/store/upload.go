@@ -61,7 +61,7 @@ func (s *Store) CreateUpload(bucket, key string, attrs Attributes) (Upload, erro
 	u.ID = formatETag(randomTag(), 0)
 	u.Key = key
 	u.Initiated = time.Unix(s.now().Unix(), 0).UTC()
-	u.Attrs = s.intern(&attrs)
+	u.Attrs = s.mu.attributes.intern(&attrs)
 	var e encoder
 	encodeUpload(&e, bucket, u)
 	if err := s.commit(&e); err != nil {
@@ -71,9 +71,9 @@ func (s *Store) CreateUpload(bucket, key string, attrs Attributes) (Upload, erro
 	return u.Upload, nil
 }
 
-// upload finds an upload. The caller holds mu.
-func (s *Store) upload(bucket, key, id string) (*bucket, *upload, error) {
-	b := s.mu.buckets[bucket]
+// upload finds an upload. The caller holds the store's mu.
+func (all buckets) upload(bucket, key, id string) (*bucket, *upload, error) {
+	b := all[bucket]
 	if b == nil {
 		return nil, nil, ErrNoBucket
 	}
@@ -88,7 +88,7 @@ func (s *Store) upload(bucket, key, id string) (*bucket, *upload, error) {
 func (s *Store) Upload(bucket, key, id string) (Upload, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, u, err := s.upload(bucket, key, id)
+	_, u, err := s.mu.buckets.upload(bucket, key, id)
 	if err != nil {
 		return Upload{}, err
 	}
@@ -103,10 +103,10 @@ func (s *Store) PutPart(bucket, key, id string, number int, blob *Blob) (Part, e
 		extents: blob.take(),
 	}
 	unused := p.extents
-	defer func() { s.release(unused) }()
+	defer func() { s.data.release(unused) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, u, err := s.upload(bucket, key, id)
+	_, u, err := s.mu.buckets.upload(bucket, key, id)
 	if err != nil {
 		return Part{}, err
 	}
@@ -128,7 +128,7 @@ func (s *Store) PutPart(bucket, key, id string, number int, blob *Blob) (Part, e
 func (s *Store) Parts(bucket, key, id string, marker, limit int) (u Upload, parts []Part, more bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, up, err := s.upload(bucket, key, id)
+	_, up, err := s.mu.buckets.upload(bucket, key, id)
 	if err != nil {
 		return Upload{}, nil, false, err
 	}
@@ -155,10 +155,10 @@ type CompletePart struct {
 // are not moved. Of o.Attrs only the ACL counts, if it has one.
 func (s *Store) Complete(bucket, key, id string, parts []CompletePart, all bool, o PutOptions) (*Object, error) {
 	var unused []extent
-	defer func() { s.release(unused) }()
+	defer func() { s.data.release(unused) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, u, err := s.upload(bucket, key, id)
+	b, u, err := s.mu.buckets.upload(bucket, key, id)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (s *Store) Complete(bucket, key, id string, parts []CompletePart, all bool,
 	if o.Attrs.ACL != "" {
 		attrs := *u.Attrs
 		attrs.ACL = o.Attrs.ACL
-		obj.Attrs = s.intern(&attrs)
+		obj.Attrs = s.mu.attributes.intern(&attrs)
 	}
 	obj.modTime = s.now().Unix()
 	var e encoder
@@ -240,10 +240,10 @@ func assemble(parts []*part) *Object {
 // Abort forgets an upload and its parts.
 func (s *Store) Abort(bucket, key, id string) error {
 	var unused []extent
-	defer func() { s.release(unused) }()
+	defer func() { s.data.release(unused) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, u, err := s.upload(bucket, key, id)
+	b, u, err := s.mu.buckets.upload(bucket, key, id)
 	if err != nil {
 		return err
 	}

@@ -21,13 +21,13 @@ type Blob struct {
 	MD5    [16]byte
 	Digest bool
 
-	store   *Store
+	data    *dataDir
 	extents []extent
 }
 
 // Release gives up bytes that were not committed.
 func (b *Blob) Release() {
-	b.store.release(b.extents)
+	b.data.release(b.extents)
 	b.extents = nil
 }
 
@@ -49,9 +49,13 @@ var writeBuffers = sync.Pool{New: func() any {
 // computed, which is most of the work, and Blob.MD5 is made of the CRC-64 and
 // the size.
 func (s *Store) Write(r io.Reader, limit int64, digest bool) (*Blob, error) {
+	return s.data.write(r, limit, digest)
+}
+
+func (d *dataDir) write(r io.Reader, limit int64, digest bool) (*Blob, error) {
 	buf, _ := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
-	b := &Blob{store: s, Digest: digest}
+	b := &Blob{data: d, Digest: digest}
 	head, err := readUpTo(r, (*buf)[:packLimit+1])
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -69,14 +73,14 @@ func (s *Store) Write(r io.Reader, limit int64, digest bool) (*Blob, error) {
 		if len(head) == 0 {
 			return b, nil
 		}
-		e, err := s.pack(head)
+		e, err := d.pack(head)
 		if err != nil {
 			return nil, err
 		}
 		b.extents = []extent{e}
 		return b, nil
 	}
-	if err := s.writeBlob(b, r, limit, *buf, len(head)); err != nil {
+	if err := d.writeBlob(b, r, limit, *buf, len(head)); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -84,8 +88,8 @@ func (s *Store) Write(r io.Reader, limit int64, digest bool) (*Blob, error) {
 
 // writeBlob stores a large body in a file of its own. The first n bytes are in
 // buf already.
-func (s *Store) writeBlob(b *Blob, r io.Reader, limit int64, buf []byte, n int) (err error) {
-	f, w, err := s.createBlob()
+func (d *dataDir) writeBlob(b *Blob, r io.Reader, limit int64, buf []byte, n int) (err error) {
+	f, w, err := d.createBlob()
 	if err != nil {
 		return err
 	}
@@ -94,7 +98,7 @@ func (s *Store) writeBlob(b *Blob, r io.Reader, limit int64, buf []byte, n int) 
 			err = fmt.Errorf("close blob: %w", cerr)
 		}
 		if err != nil {
-			s.release([]extent{{file: f}})
+			d.release([]extent{{file: f}})
 		}
 	}()
 	sum := md5.New()
@@ -152,16 +156,22 @@ func readUpTo(r io.Reader, buf []byte) ([]byte, error) {
 }
 
 // Share returns the content of an open object as a blob, without copying it.
-func (s *Store) Share(o *Object, c *Content) *Blob {
+func (s *Store) Share(o *Object, c *Content) *Blob { return s.data.share(o, c) }
+
+func (d *dataDir) share(o *Object, c *Content) *Blob {
 	retain(c.extents)
-	return &Blob{Size: o.Size, CRC64: o.CRC64, MD5: o.tag, store: s, extents: append([]extent(nil), c.extents...)}
+	return &Blob{Size: o.Size, CRC64: o.CRC64, MD5: o.tag, data: d, extents: append([]extent(nil), c.extents...)}
 }
 
 // Slice returns n bytes from offset off of an open object as a blob. The bytes
 // are shared; they are read once for their checksum. The tag is made up from
 // the object's and the range, because it need only be stable.
 func (s *Store) Slice(o *Object, c *Content, off, n int64) (*Blob, error) {
-	b := &Blob{Size: n, store: s}
+	return s.data.slice(o, c, off, n)
+}
+
+func (d *dataDir) slice(o *Object, c *Content, off, n int64) (*Blob, error) {
+	b := &Blob{Size: n, data: d}
 	b.MD5 = md5.Sum(fmt.Appendf(nil, "%s %d %d", o.ETag(), off, n))
 	if off == 0 && n == o.Size {
 		b.CRC64 = o.CRC64
