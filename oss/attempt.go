@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // attempt is one request on the wire: a context that ends it, and one timer that
@@ -37,8 +39,8 @@ func (c *Client) begin(ctx context.Context, r *retrying) (*attempt, error) {
 	a := &attempt{client: c, parent: ctx, began: time.Now(), stall: r.stall(), deadline: r.deadline}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	if !c.running.add(a) {
-		a.cancel(errClosed)
-		return nil, errClosed
+		a.cancel(limiter.ErrClosed)
+		return nil, limiter.ErrClosed
 	}
 	a.timer = time.AfterFunc(a.within(r.patience()), a.expire)
 	return a, nil

@@ -10,6 +10,8 @@ import (
 
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // Client speaks to one bucket. Use [Client.As] to make requests.
@@ -17,7 +19,7 @@ type Client struct {
 	cfg       Config
 	endpoint  *url.URL
 	log       *slog.Logger
-	limiter   *Limiter
+	limiter   *limiter.Limiter
 	metrics   *metrics
 	timing    timing
 	transport *http.Transport
@@ -37,17 +39,17 @@ type Client struct {
 }
 
 // Open returns a client after checking cfg; it makes no request, for which see
-// [Client.Check]. limiter is shared with whatever else uses the same service;
-// nil means one of its own. reg and log may be nil. The client must be closed.
-func Open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
-	c, err := open(cfg, limiter, reg, log)
+// [Client.Check]. shared limits the requests of all that use the same service; nil
+// means a limiter of its own. reg and log may be nil. The client must be closed.
+func Open(cfg Config, shared *limiter.Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
+	c, err := open(cfg, shared, reg, log)
 	if err != nil {
 		return nil, fmt.Errorf("open object store: %w", err)
 	}
 	return c, nil
 }
 
-func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
+func open(cfg Config, shared *limiter.Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
 	endpoint, err := cfg.validate()
 	if err != nil {
 		return nil, err
@@ -55,8 +57,8 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	if limiter == nil {
-		if limiter, err = NewLimiter(LimiterConfig{}, reg); err != nil {
+	if shared == nil {
+		if shared, err = limiter.New(limiter.Config{}, reg); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +67,7 @@ func open(cfg Config, limiter *Limiter, reg prometheus.Registerer, log *slog.Log
 		cfg:      cfg,
 		endpoint: endpoint,
 		log:      log,
-		limiter:  limiter,
+		limiter:  shared,
 		timing:   defaultTiming(),
 		reads:    newReadSigner(endpoint, &cfg),
 		hedging:  hedgeBudget{share: cfg.hedgeShare()},

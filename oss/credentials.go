@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/aliyun/credentials-go/credentials"
+
+	"github.com/pailfs/pailfs/oss/internal/backoff"
 )
 
 // CredentialKind names a place where credentials come from.
@@ -424,7 +426,7 @@ func (s *CredentialSource) keepFresh(ctx context.Context) {
 				return
 			}
 			failures++
-			next = time.Now().Add(backoff(failures, time.Second, time.Minute))
+			next = time.Now().Add(backoff.Wait(failures, time.Second, time.Minute))
 			s.log.Error("renewing credentials failed", "kind", s.kind, "err", err, "expires", s.get().expires)
 			continue
 		}

@@ -6,7 +6,7 @@
 //
 //	view        what is asked, and in which class: validates, makes one request of it
 //	retrying    repeats it until it succeeds, fails for good, or the class's deadline comes
-//	Limiter     whose turn it is, and how many requests the service bears
+//	limiter     whose turn it is, and how many requests the service bears
 //	race        sends a late demand read a second time
 //	attempt     one request on the wire, with clocks for its first byte and its body
 //	readSigner signs ranged GETs and HEADs; the vendor's SDK signs and frames the rest
@@ -16,7 +16,7 @@
 // that is classified once, in failure.go. Credentials stand beside: a
 // [CredentialSource] holds the keys that are valid now and renews them.
 //
-// The package is a leaf: it imports nothing else of pailfs. It keeps no bytes
+// The package imports its own parts and nothing else of pailfs. It keeps no bytes
 // and no names; caching is the cache's business and listing state is the
 // manifest's. The reasons for what it does are in DESIGN.md.
 package oss

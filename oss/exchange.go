@@ -10,6 +10,8 @@ import (
 	"time"
 
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
+
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // request is any request but a ranged GET, in the shape of the SDK, which makes it but
@@ -68,12 +70,12 @@ func (v *view) do(ctx context.Context, r *retrying, req *request) (*response, er
 // exchange sends req once.
 func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*response, *failure) {
 	c := v.client
-	p, err := c.limiter.acquire(ctx, c.closing, v.class, r.deadline)
+	p, err := c.limiter.Acquire(ctx, c.closing, v.class, r.deadline)
 	if err != nil {
 		return nil, unsent(req.op, req.key, err)
 	}
-	var o observation
-	defer func() { p.release(o) }()
+	var o limiter.Observation
+	defer func() { p.Release(o) }()
 
 	a, err := c.begin(ctx, r)
 	if err != nil {
@@ -83,8 +85,8 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	k := c.cfg.Credentials.get()
 	resp, header, err := v.send(a, r, req)
 	o = observe(a, err, header)
-	if req.op == opHead && o.answered {
-		o.head = time.Since(a.began)
+	if req.op == opHead && o.Answered {
+		o.Head = time.Since(a.began)
 	}
 	if err == nil {
 		c.access.observe(r.key, nil)
@@ -94,7 +96,7 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 	}
 	f := c.failed(req.op, req.key, err, a.cause(), header)
 	f.keys = k
-	o.throttled = o.throttled || f.outcome == outcomeThrottled
+	o.Throttled = o.Throttled || f.outcome == outcomeThrottled
 	if f.outcome == outcomeTimeout {
 		c.latency[req.op.kind()].add(time.Since(a.began))
 	}
@@ -104,13 +106,13 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 }
 
 // observe is what the limiter learns of an answer.
-func observe(a *attempt, err error, header http.Header) observation {
-	o := observation{answered: header != nil}
+func observe(a *attempt, err error, header http.Header) limiter.Observation {
+	o := limiter.Observation{Answered: header != nil}
 	if header != nil {
-		o.throttled = header.Get("X-Oss-Qos-Delay-Time") != ""
+		o.Throttled = header.Get("X-Oss-Qos-Delay-Time") != ""
 	}
 	if err != nil && errors.Is(a.cause(), errFirstByte) {
-		o.answered = true // late is an answer, too
+		o.Answered = true // late is an answer, too
 	}
 	return o
 }

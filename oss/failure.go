@@ -90,12 +90,10 @@ func (f *failure) Unwrap() []error {
 
 // The causes that this package itself makes.
 var (
-	errLimiterWait = errors.New("still waiting for other requests")
-	errFirstByte   = errors.New("no answer in time")
-	errStalled     = errors.New("the connection stalled")
-	errHedgeLost   = errors.New("the other request answered first")
-	errClosed      = errors.New("client is closed")
-	errBadAnswer   = errors.New("bad answer")
+	errFirstByte = errors.New("no answer in time")
+	errStalled   = errors.New("the connection stalled")
+	errHedgeLost = errors.New("the other request answered first")
+	errBadAnswer = errors.New("bad answer")
 )
 
 // codeKinds maps the server's codes to kinds where the status alone would

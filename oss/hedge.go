@@ -77,8 +77,8 @@ type race struct {
 	done chan struct{}
 }
 
-// promoted starts the race of a request that nobody waited for before.
-func (h *race) promoted() {
+// Promoted starts the race of a request that nobody waited for before.
+func (h *race) Promoted() {
 	h.reader.view.client.hedging.earn()
 	h.start()
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // warm reads until the client knows that a first byte takes 20 ms.
@@ -57,7 +59,7 @@ func TestLateReadIsHedged(t *testing.T) {
 		if n := len(b.requests()) - warmReads; n != 2 {
 			t.Errorf("%d requests, want 2", n)
 		}
-		if s := b.client.limiter.Stats(); s.InFlight != [numClasses]int{} {
+		if s := b.client.limiter.Stats(); s.InFlight != [limiter.Classes]int{} {
 			t.Errorf("permits are left: %+v", s)
 		}
 	})
@@ -176,7 +178,7 @@ func TestDefinitiveAnswerEndsTheRace(t *testing.T) {
 				t.Errorf("took %v", took)
 			}
 			synctest.Wait()
-			if s := b.client.limiter.Stats(); s.InFlight != [numClasses]int{} {
+			if s := b.client.limiter.Stats(); s.InFlight != [limiter.Classes]int{} {
 				t.Errorf("permits are left: %+v", s)
 			}
 		})
@@ -244,7 +246,7 @@ func TestPrefetchIsHedgedWhenAReaderBeginsToWait(t *testing.T) {
 			if n := len(b.requests()) - warmReads; n != requests {
 				t.Errorf("promoted after %v it took %d requests", promoted, n)
 			}
-			if s := b.client.limiter.Stats(); s.InFlight != [numClasses]int{} {
+			if s := b.client.limiter.Stats(); s.InFlight != [limiter.Classes]int{} {
 				t.Errorf("permits are left: %+v", s)
 			}
 		})

@@ -129,67 +129,13 @@ func newMetrics(reg prometheus.Registerer, source *CredentialSource, access *acc
 	return m, nil
 }
 
-// limiterMetrics shows a limiter.
-type limiterMetrics struct {
-	waitSeconds [numClasses]prometheus.Observer
-}
-
-func newLimiterMetrics(reg prometheus.Registerer, l *Limiter) (*limiterMetrics, error) {
-	r := registrar{reg: reg}
-	wait := register(&r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "pailfs_oss_wait_seconds",
-		Help:    "Time that requests waited for their turn, by class; those that did not wait are not counted.",
-		Buckets: latencyBounds,
-	}, []string{"class"}))
-	register(&r, &limiterCollector{limiter: l})
-	if r.err != nil {
-		return nil, r.err
-	}
-	m := &limiterMetrics{}
-	for c := range m.waitSeconds {
-		m.waitSeconds[c] = wait.WithLabelValues(Class(c).String())
-	}
-	return m, nil
-}
-
-// limiterCollector reads all gauges of a limiter at one moment.
-type limiterCollector struct{ limiter *Limiter }
-
-var (
-	limitDesc    = prometheus.NewDesc("pailfs_oss_in_flight_limit", "Requests that may be in flight now.", nil, nil)
-	inFlightDesc = prometheus.NewDesc("pailfs_oss_in_flight", "Requests in flight, by class.", []string{"class"}, nil)
-	waitingDesc  = prometheus.NewDesc("pailfs_oss_waiting", "Requests waiting for their turn, by class.", []string{"class"}, nil)
-	rateDesc     = prometheus.NewDesc("pailfs_oss_rate_limit", "Requests that may start each second while the server throttles; 0 means no bound.", nil, nil)
-	throttleDesc = prometheus.NewDesc("pailfs_oss_throttled_total", "Answers that asked to slow down.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (c *limiterCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{limitDesc, inFlightDesc, waitingDesc, rateDesc, throttleDesc} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *limiterCollector) Collect(ch chan<- prometheus.Metric) {
-	s := c.limiter.Stats()
-	ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(s.Limit))
-	for class := range numClasses {
-		name := Class(class).String()
-		ch <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(s.InFlight[class]), name)
-		ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(s.Waiting[class]), name)
-	}
-	ch <- prometheus.MustNewConstMetric(rateDesc, prometheus.GaugeValue, s.Rate)
-	ch <- prometheus.MustNewConstMetric(throttleDesc, prometheus.CounterValue, float64(s.Throttled))
-}
-
 // registrar registers until the first error.
 type registrar struct {
 	reg prometheus.Registerer
 	err error
 }
 
-// register registers c. A second client or limiter on the same registry is an
+// register registers c. A second client on the same registry is an
 // error: its owner wraps the registry with a label that tells them apart.
 func register[C prometheus.Collector](r *registrar, c C) C {
 	if r.reg == nil || r.err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 func TestMetricsCountWhatHappened(t *testing.T) {
@@ -36,7 +38,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		if b.client.metrics, err = newMetrics(reg, nil, &accessWatch{}); err != nil {
 			t.Fatal(err)
 		}
-		if b.client.limiter, err = NewLimiter(LimiterConfig{}, reg); err != nil {
+		if b.client.limiter, err = limiter.New(limiter.Config{}, reg); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.readAll(t.Context(), Demand); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // announceStep is how many bytes at least, but for the last, Arrived is told of
@@ -69,8 +71,8 @@ func (r *rangeReader) read() (RangeResult, error) {
 // once sends one request, or two if the first is late, and reads what comes.
 func (r *rangeReader) once() *failure {
 	c := r.view.client
-	class := effective(r.ctx, r.view.class)
-	p, err := c.limiter.acquire(r.ctx, c.closing, class, r.retrying.deadline)
+	class := limiter.Effective(r.ctx, r.view.class)
+	p, err := c.limiter.Acquire(r.ctx, c.closing, class, r.retrying.deadline)
 	if err != nil {
 		return unsent(opGet, r.request.Object.Key, err)
 	}
@@ -78,7 +80,7 @@ func (r *rangeReader) once() *failure {
 	if f != nil {
 		return f
 	}
-	promotion, delay := promotionOf(r.ctx), c.hedgeDelay()
+	promotion, delay := limiter.PromotionOf(r.ctx), c.hedgeDelay()
 	if class == Demand {
 		c.hedging.earn()
 	}
@@ -87,8 +89,8 @@ func (r *rangeReader) once() *failure {
 		if class == Demand {
 			h.start()
 		} else {
-			promotion.enter(h)
-			defer promotion.leave(h)
+			promotion.Enter(h)
+			defer promotion.Leave(h)
 		}
 		a, f = h.run()
 	} else {
@@ -102,12 +104,12 @@ func (r *rangeReader) once() *failure {
 }
 
 // secondPermit returns a permit for a hedge if there is budget and room for one.
-func (r *rangeReader) secondPermit() (permit, bool) {
+func (r *rangeReader) secondPermit() (limiter.Permit, bool) {
 	c := r.view.client
 	if !c.hedging.spend() {
-		return permit{}, false
+		return limiter.Permit{}, false
 	}
-	p, ok := c.limiter.tryAcquire(Demand)
+	p, ok := c.limiter.TryAcquire(Demand)
 	if !ok {
 		c.hedging.refund()
 	}
@@ -115,10 +117,10 @@ func (r *rangeReader) secondPermit() (permit, bool) {
 }
 
 // attempt prepares a request for what is missing. It takes over the permit.
-func (r *rangeReader) attempt(p permit) (*getAttempt, *failure) {
+func (r *rangeReader) attempt(p limiter.Permit) (*getAttempt, *failure) {
 	a, err := r.view.client.begin(r.ctx, r.retrying)
 	if err != nil {
-		p.release(observation{})
+		p.Release(limiter.Observation{})
 		return nil, unsent(opGet, r.request.Object.Key, err)
 	}
 	from := r.request.Offset + int64(r.got)
@@ -134,13 +136,13 @@ func (r *rangeReader) attempt(p permit) (*getAttempt, *failure) {
 // getAttempt is one ranged GET: open, then read, then finish.
 type getAttempt struct {
 	*attempt
-	permit      permit
+	permit      limiter.Permit
 	object      *Object
 	from, until int64
 
 	keys     *keys
 	answer   *http.Response
-	observed observation
+	observed limiter.Observation
 	received int64
 }
 
@@ -160,10 +162,10 @@ func (g *getAttempt) open() *failure {
 		return g.fail(err, nil)
 	}
 	took := g.head()
-	g.observed.answered = true
-	g.observed.throttled = answer.Header.Get("X-Oss-Qos-Delay-Time") != ""
+	g.observed.Answered = true
+	g.observed.Throttled = answer.Header.Get("X-Oss-Qos-Delay-Time") != ""
 	if answer.StatusCode/100 == 2 {
-		g.observed.firstByte = took
+		g.observed.FirstByte = took
 		c.latency[kindRead].add(took)
 		c.metrics.firstByte[opGet].Observe(took.Seconds())
 	}
@@ -303,18 +305,18 @@ func (g *getAttempt) finish(f *failure) {
 	result := outcomeOK
 	if f != nil {
 		result = f.outcome
-		g.observed.throttled = g.observed.throttled || f.outcome == outcomeThrottled
+		g.observed.Throttled = g.observed.Throttled || f.outcome == outcomeThrottled
 		if f.outcome == outcomeTimeout && g.answer == nil {
 			// The sample is cut off, but without it a service that has become slow would
 			// never be believed.
 			c.latency[kindRead].add(time.Since(g.began))
-			g.observed.answered = true
-			g.observed.firstByte = time.Since(g.began)
+			g.observed.Answered = true
+			g.observed.FirstByte = time.Since(g.began)
 		}
 	}
 	c.access.observe(g.object.Key, f)
 	c.metrics.requests[opGet][result].Inc()
 	c.metrics.duration[opGet].Observe(time.Since(g.began).Seconds())
-	g.permit.release(g.observed)
+	g.permit.Release(g.observed)
 	g.end()
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 func TestReadIsRepeatedAfterPassingFailures(t *testing.T) {
@@ -248,11 +250,11 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := <-errs; !errors.Is(err, ErrUnavailable) || !errors.Is(err, errClosed) {
+			if err := <-errs; !errors.Is(err, ErrUnavailable) || !errors.Is(err, limiter.ErrClosed) {
 				t.Errorf("error is %v", err)
 			}
 		}
-		if err := b.readAll(t.Context(), Demand); !errors.Is(err, errClosed) {
+		if err := b.readAll(t.Context(), Demand); !errors.Is(err, limiter.ErrClosed) {
 			t.Errorf("a read after Close: %v", err)
 		}
 	})

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/internal/backoff"
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // timing holds the constants of patience. Tests make them short; nothing else
@@ -133,9 +136,9 @@ func (r *retrying) again(ctx context.Context, f *failure) error {
 			return r.giveUp(f)
 		}
 	}
-	wait := backoff(r.failures, c.timing.backoffBase, c.timing.backoffLimit)
+	wait := backoff.Wait(r.failures, c.timing.backoffBase, c.timing.backoffLimit)
 	if f.outcome == outcomeThrottled {
-		wait = backoff(r.failures, c.timing.throttledBase, c.timing.throttledLimit)
+		wait = backoff.Wait(r.failures, c.timing.throttledBase, c.timing.throttledLimit)
 	}
 	wait = max(wait, f.wait)
 	if time.Now().Add(wait).After(r.deadline) {
@@ -182,7 +185,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.closing:
-		return errClosed
+		return limiter.ErrClosed
 	}
 }
 

@@ -1,6 +1,10 @@
 package oss
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/pailfs/pailfs/oss/limiter"
+)
 
 // runningSet knows the requests on the wire, so that Close can end them.
 type runningSet struct {
@@ -50,7 +54,7 @@ func (r *runningSet) close() {
 	r.mu.Lock()
 	r.mu.closed = true
 	for a := range r.mu.attempts {
-		a.cancel(errClosed)
+		a.cancel(limiter.ErrClosed)
 	}
 	r.mu.Unlock()
 	r.background.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // TestWhoReadsWhatWasAnnouncedOvertakesTheOthers has an object store that bears one
@@ -34,11 +35,11 @@ func TestWhoReadsWhatWasAnnouncedOvertakesTheOthers(t *testing.T) {
 		http.ServeContent(w, r, key, time.Time{}, bytes.NewReader(pattern(key, size)))
 	}))
 	defer server.Close()
-	limiter, err := oss.NewLimiter(oss.LimiterConfig{Initial: 1, Min: 1, Max: 1}, nil)
+	single, err := limiter.New(limiter.Config{Initial: 1, Min: 1, Max: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := oss.Open(oss.Config{Endpoint: server.URL, Bucket: "bucket", PathStyle: true, HedgeShare: -1}, limiter, nil, slog.New(slog.DiscardHandler))
+	client, err := oss.Open(oss.Config{Endpoint: server.URL, Bucket: "bucket", PathStyle: true, HedgeShare: -1}, single, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +72,9 @@ func TestWhoReadsWhatWasAnnouncedOvertakesTheOthers(t *testing.T) {
 	}
 	waiting := func(class oss.Class, least int) {
 		t.Helper()
-		for limit := time.Now().Add(patience); limiter.Stats().Waiting[class] < least; time.Sleep(time.Millisecond) {
+		for limit := time.Now().Add(patience); single.Stats().Waiting[class] < least; time.Sleep(time.Millisecond) {
 			if time.Now().After(limit) {
-				t.Fatalf("%d requests wait, want %d", limiter.Stats().Waiting[class], least)
+				t.Fatalf("%d requests wait, want %d", single.Stats().Waiting[class], least)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/reach"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/web"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // openWeb takes the address for metrics: where it is required, a taken one must stop
@@ -40,7 +41,7 @@ func (d *Daemon) openStore(ctx context.Context) error {
 			d.Log.Warn("the keys in memory can be read by this user's other programs", "error", err)
 		}
 	}
-	if d.store.limiter, err = oss.NewLimiter(oss.LimiterConfig{}, d.registry); err != nil {
+	if d.store.limiter, err = limiter.New(limiter.Config{}, d.registry); err != nil {
 		return fmt.Errorf("limit requests: %w", err)
 	}
 	d.store.client, err = oss.Open(oss.Config{

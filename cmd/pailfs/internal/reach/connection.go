@@ -11,6 +11,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/limiter"
 )
 
 // Connection is the way to the buckets of one service, for a command.
@@ -19,7 +20,7 @@ type Connection struct {
 	Settings    *config.Loaded
 	Log         *slog.Logger
 	credentials *oss.CredentialSource
-	limiter     *oss.Limiter
+	limiter     *limiter.Limiter
 	clients     map[string]*oss.Client
 }
 
@@ -47,7 +48,7 @@ func Connect(p command.Program, l *config.Loaded) (*Connection, error) {
 	if warning != "" {
 		p.Notice(warning)
 	}
-	if conn.limiter, err = oss.NewLimiter(oss.LimiterConfig{}, nil); err != nil {
+	if conn.limiter, err = limiter.New(limiter.Config{}, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("limit requests: %w", err), conn.Close())
 	}
 	return conn, nil

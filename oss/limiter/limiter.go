@@ -1,7 +1,8 @@
-package oss
+package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// LimiterConfig bounds the requests in flight. The zero value is the default.
-type LimiterConfig struct {
+// Config bounds the requests in flight. The zero value is the default.
+type Config struct {
 	// Initial is the limit at the start; 0 means 64, or what Min and Max leave of it.
 	Initial int
 	// Min is the limit that no congestion lowers further; 0 means 16, or less if Max or Initial is.
@@ -19,7 +20,7 @@ type LimiterConfig struct {
 	Max int
 }
 
-func (c LimiterConfig) withDefaults() (LimiterConfig, error) {
+func (c Config) withDefaults() (Config, error) {
 	if c.Initial < 0 || c.Min < 0 || c.Max < 0 {
 		return c, fmt.Errorf("limiter %d, %d, %d: limits must not be negative", c.Initial, c.Min, c.Max)
 	}
@@ -44,12 +45,12 @@ func (c LimiterConfig) withDefaults() (LimiterConfig, error) {
 	return c, nil
 }
 
-// LimiterStats is the state of a [Limiter] at one moment.
-type LimiterStats struct {
+// Stats is the state of a [Limiter] at one moment.
+type Stats struct {
 	// Limit is the number of requests that may be in flight now.
 	Limit int
 	// InFlight and Waiting count requests by [Class].
-	InFlight, Waiting [numClasses]int
+	InFlight, Waiting [Classes]int
 	// Rate is the number of requests a second that may start while the server
 	// throttles; 0 means no bound.
 	Rate float64
@@ -68,14 +69,14 @@ type LimiterStats struct {
 //
 // A Limiter has no goroutine and needs no Close.
 type Limiter struct {
-	cfg     LimiterConfig
-	metrics *limiterMetrics
+	cfg     Config
+	metrics *metrics
 
 	mu struct {
 		sync.Mutex
-		inFlight   [numClasses]int
-		waiting    [numClasses]ticketQueue
-		passedOver [numClasses]int
+		inFlight   [Classes]int
+		waiting    [Classes]ticketQueue
+		passedOver [Classes]int
 		congestion congestion
 		// wake runs dispatch when the rate allows the next request to start.
 		wake  *time.Timer
@@ -85,28 +86,28 @@ type Limiter struct {
 
 // patience is how many grants of more urgent classes a waiting class bears
 // before it is served.
-var patience = [numClasses]int{Prefetch: 8, Upload: 16}
+var patience = [Classes]int{Prefetch: 8, Upload: 16}
 
-// NewLimiter returns a limiter for any number of clients of one service. reg may
+// New returns a limiter for any number of clients of one service. reg may
 // be nil.
-func NewLimiter(cfg LimiterConfig, reg prometheus.Registerer) (*Limiter, error) {
+func New(cfg Config, reg prometheus.Registerer) (*Limiter, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	l := &Limiter{cfg: cfg}
 	l.mu.congestion = newCongestion(cfg, time.Now())
-	if l.metrics, err = newLimiterMetrics(reg, l); err != nil {
+	if l.metrics, err = newMetrics(reg, l); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
 // Stats returns the present state.
-func (l *Limiter) Stats() LimiterStats {
+func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := LimiterStats{
+	s := Stats{
 		Limit:     l.mu.congestion.inFlightLimit(),
 		InFlight:  l.mu.inFlight,
 		Rate:      l.mu.congestion.rate(),
@@ -118,32 +119,40 @@ func (l *Limiter) Stats() LimiterStats {
 	return s
 }
 
-// permit is the right to have one request in flight. It must be released.
-type permit struct {
+// Why a wait for a permit ended without one.
+var (
+	// ErrTurn means that the deadline came before the request's turn.
+	ErrTurn = errors.New("still waiting for other requests")
+	// ErrClosed means that who asked is closed.
+	ErrClosed = errors.New("client is closed")
+)
+
+// Permit is the right to have one request in flight. It must be released.
+type Permit struct {
 	limiter *Limiter
 	class   Class
 }
 
-// acquire waits for a permit. It fails with ctx's error, with [context.Canceled] when the
-// request is withdrawn, with errClosed when closing is closed, or with errLimiterWait when it
+// Acquire waits for a permit. It fails with ctx's error, with [context.Canceled] when the
+// request is withdrawn, with ErrClosed when closing is closed, or with ErrTurn when it
 // is not the request's turn by the deadline.
-func (l *Limiter) acquire(ctx context.Context, closing <-chan struct{}, class Class, deadline time.Time) (permit, error) {
+func (l *Limiter) Acquire(ctx context.Context, closing <-chan struct{}, class Class, deadline time.Time) (Permit, error) {
 	if err := ctx.Err(); err != nil {
-		return permit{}, err
+		return Permit{}, err
 	}
 	withdrawn := withdrawalOf(ctx)
 	select {
 	case <-withdrawn:
-		return permit{}, context.Canceled
+		return Permit{}, context.Canceled
 	default:
 	}
-	class = effective(ctx, class)
+	class = Effective(ctx, class)
 	now := time.Now()
 	l.mu.Lock()
 	if l.nobodyWaits() && l.mayStart(class) && l.mu.congestion.take(now) {
 		l.grant(class)
 		l.mu.Unlock()
-		return permit{l, class}, nil
+		return Permit{l, class}, nil
 	}
 	t := &ticket{class: class, ready: make(chan struct{})}
 	l.mu.waiting[class].push(t)
@@ -153,8 +162,8 @@ func (l *Limiter) acquire(ctx context.Context, closing <-chan struct{}, class Cl
 }
 
 // wait blocks until t is granted.
-func (l *Limiter) wait(ctx context.Context, closing, withdrawn <-chan struct{}, t *ticket, since, deadline time.Time) (permit, error) {
-	if p := promotionOf(ctx); p != nil {
+func (l *Limiter) wait(ctx context.Context, closing, withdrawn <-chan struct{}, t *ticket, since, deadline time.Time) (Permit, error) {
+	if p := PromotionOf(ctx); p != nil {
 		if p.add(t, l) {
 			defer p.remove(t)
 		} else {
@@ -167,15 +176,15 @@ func (l *Limiter) wait(ctx context.Context, closing, withdrawn <-chan struct{}, 
 	select {
 	case <-t.ready:
 		l.metrics.waitSeconds[t.class].Observe(time.Since(since).Seconds())
-		return permit{l, t.class}, nil
+		return Permit{l, t.class}, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-withdrawn:
 		err = context.Canceled
 	case <-closing:
-		err = errClosed
+		err = ErrClosed
 	case <-timer.C:
-		err = errLimiterWait
+		err = ErrTurn
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,23 +195,23 @@ func (l *Limiter) wait(ctx context.Context, closing, withdrawn <-chan struct{}, 
 		l.mu.waiting[t.class].remove(t)
 	}
 	l.dispatch(time.Now())
-	return permit{}, err
+	return Permit{}, err
 }
 
-// tryAcquire returns a permit if one can be had without waiting and without
+// TryAcquire returns a permit if one can be had without waiting and without
 // overtaking anybody.
-func (l *Limiter) tryAcquire(class Class) (permit, bool) {
+func (l *Limiter) TryAcquire(class Class) (Permit, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.nobodyWaits() || !l.mayStart(class) || !l.mu.congestion.take(time.Now()) {
-		return permit{}, false
+		return Permit{}, false
 	}
 	l.grant(class)
-	return permit{l, class}, true
+	return Permit{l, class}, true
 }
 
-// release returns the permit and tells what became of the request.
-func (p permit) release(o observation) {
+// Release returns the permit and tells what became of the request.
+func (p Permit) Release(o Observation) {
 	l := p.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,7 +281,7 @@ func (l *Limiter) dispatch(now time.Time) {
 		}
 		t := l.mu.waiting[class].pop()
 		l.mu.passedOver[class] = 0
-		for c := class + 1; int(c) < numClasses; c++ {
+		for c := class + 1; int(c) < Classes; c++ {
 			if l.mu.waiting[c].len > 0 {
 				l.mu.passedOver[c]++
 			}

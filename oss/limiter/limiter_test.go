@@ -1,4 +1,4 @@
-package oss
+package limiter
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 // fixedLimiter admits n requests, never more nor less.
 func fixedLimiter(t *testing.T, n int) *Limiter {
 	t.Helper()
-	l, err := NewLimiter(LimiterConfig{Initial: n, Min: n, Max: n}, nil)
+	l, err := New(Config{Initial: n, Min: n, Max: n}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func mustAcquire(t *testing.T, l *Limiter, class Class) permit {
+func mustAcquire(t *testing.T, l *Limiter, class Class) Permit {
 	t.Helper()
-	p, err := l.acquire(context.Background(), nil, class, time.Now().Add(time.Hour))
+	p, err := l.Acquire(context.Background(), nil, class, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +34,13 @@ func mustAcquire(t *testing.T, l *Limiter, class Class) permit {
 // admitted, and waits until it is in the queue.
 func queue(ctx context.Context, t *testing.T, l *Limiter, class Class, name string, order *[]string) {
 	go func() {
-		p, err := l.acquire(ctx, nil, class, time.Now().Add(time.Hour))
+		p, err := l.Acquire(ctx, nil, class, time.Now().Add(time.Hour))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			return
 		}
 		*order = append(*order, name) // one permit at a time: no two run at once
-		p.release(observation{})
+		p.Release(Observation{})
 	}()
 	synctest.Wait()
 }
@@ -56,7 +56,7 @@ func TestLimiterServesTheMoreUrgentFirst(t *testing.T) {
 		}{{Upload, "u1"}, {Prefetch, "p1"}, {Demand, "d1"}, {Prefetch, "p2"}, {Demand, "d2"}, {Upload, "u2"}} {
 			queue(t.Context(), t, l, r.class, r.name, &order)
 		}
-		held.release(observation{})
+		held.Release(Observation{})
 		synctest.Wait()
 		if want := []string{"d1", "d2", "p1", "p2", "u1", "u2"}; !slices.Equal(order, want) {
 			t.Fatalf("order is %v, want %v", order, want)
@@ -74,7 +74,7 @@ func TestLimiterStarvesNoClass(t *testing.T) {
 		for range 100 {
 			queue(t.Context(), t, l, Demand, "demand", &order)
 		}
-		held.release(observation{})
+		held.Release(Observation{})
 		synctest.Wait()
 		if at := slices.Index(order, "prefetch"); at != patience[Prefetch] {
 			t.Errorf("prefetch came after %d others, want %d", at, patience[Prefetch])
@@ -92,11 +92,11 @@ func TestLimiterKeepsRoomForDemand(t *testing.T) {
 		read := mustAcquire(t, l, Prefetch)
 		for _, class := range []Class{Upload, Prefetch} {
 			for range 16 {
-				go func() { _, _ = l.acquire(t.Context(), nil, class, time.Now().Add(time.Hour)) }()
+				go func() { _, _ = l.Acquire(t.Context(), nil, class, time.Now().Add(time.Hour)) }()
 			}
 			synctest.Wait()
 		}
-		read.release(observation{})
+		read.Release(Observation{})
 		s := l.Stats()
 		if s.InFlight[Upload] != 8 || s.InFlight[Prefetch]+s.InFlight[Upload] != 14 {
 			t.Fatalf("in flight are %v, want half of 16 uploads, and seven eighths with prefetch", s.InFlight)
@@ -113,10 +113,10 @@ func TestLimiterKeepsRoomForDemand(t *testing.T) {
 func TestLimiterGivesUploadsWhatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := fixedLimiter(t, 16)
-		uploads := make(chan permit, 20)
+		uploads := make(chan Permit, 20)
 		for range 20 {
 			go func() {
-				if p, err := l.acquire(t.Context(), nil, Upload, time.Now().Add(time.Hour)); err == nil {
+				if p, err := l.Acquire(t.Context(), nil, Upload, time.Now().Add(time.Hour)); err == nil {
 					uploads <- p
 				}
 			}()
@@ -127,13 +127,13 @@ func TestLimiterGivesUploadsWhatNobodyReads(t *testing.T) {
 		}
 		read := mustAcquire(t, l, Demand)
 		for range 6 {
-			(<-uploads).release(observation{})
+			(<-uploads).Release(Observation{})
 			synctest.Wait()
 		}
 		if n := l.Stats().InFlight[Upload]; n != 8 {
 			t.Errorf("%d uploads are in flight beside a read, want 8", n)
 		}
-		read.release(observation{})
+		read.Release(Observation{})
 		synctest.Wait()
 		if n := l.Stats().InFlight[Upload]; n != 14 {
 			t.Errorf("%d uploads are in flight after the read, want 14", n)
@@ -144,11 +144,11 @@ func TestLimiterGivesUploadsWhatNobodyReads(t *testing.T) {
 func TestLimiterOfOneAdmitsEveryClass(t *testing.T) {
 	l := fixedLimiter(t, 1)
 	for _, class := range []Class{Demand, Prefetch, Upload} {
-		p, ok := l.tryAcquire(class)
+		p, ok := l.TryAcquire(class)
 		if !ok {
 			t.Fatalf("%v is not admitted by an idle limiter", class)
 		}
-		p.release(observation{})
+		p.Release(Observation{})
 	}
 }
 
@@ -165,10 +165,10 @@ func TestPromotedTicketOvertakes(t *testing.T) {
 		queue(t.Context(), t, l, Demand, "d1", &order)
 		promote()
 		promote()
-		if s := l.Stats(); s.Waiting != [numClasses]int{2, 2, 0} {
+		if s := l.Stats(); s.Waiting != [Classes]int{2, 2, 0} {
 			t.Fatalf("waiting are %v, want two of demand and two of prefetch", s.Waiting)
 		}
-		held.release(observation{})
+		held.Release(Observation{})
 		synctest.Wait()
 		if want := []string{"d1", "promoted", "p1", "p2"}; !slices.Equal(order, want) {
 			t.Fatalf("order is %v, want %v", order, want)
@@ -178,7 +178,7 @@ func TestPromotedTicketOvertakes(t *testing.T) {
 		order = nil
 		queue(t.Context(), t, l, Prefetch, "p3", &order)
 		queue(ctx, t, l, Prefetch, "promoted", &order)
-		held.release(observation{})
+		held.Release(Observation{})
 		synctest.Wait()
 		if want := []string{"promoted", "p3"}; !slices.Equal(order, want) {
 			t.Fatalf("order is %v, want %v", order, want)
@@ -193,26 +193,26 @@ func TestAbandonedWaitGivesItsPlaceUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		closing := make(chan struct{})
 		errs := make(chan error, 3)
-		go func() { _, err := l.acquire(ctx, nil, Demand, time.Now().Add(time.Hour)); errs <- err }()
+		go func() { _, err := l.Acquire(ctx, nil, Demand, time.Now().Add(time.Hour)); errs <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-errs; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled wait: %v", err)
 		}
-		go func() { _, err := l.acquire(t.Context(), closing, Demand, time.Now().Add(time.Hour)); errs <- err }()
+		go func() { _, err := l.Acquire(t.Context(), closing, Demand, time.Now().Add(time.Hour)); errs <- err }()
 		synctest.Wait()
 		close(closing)
-		if err := <-errs; !errors.Is(err, errClosed) {
+		if err := <-errs; !errors.Is(err, ErrClosed) {
 			t.Errorf("wait on a closing client: %v", err)
 		}
-		if _, err := l.acquire(t.Context(), nil, Demand, time.Now().Add(time.Second)); !errors.Is(err, errLimiterWait) {
+		if _, err := l.Acquire(t.Context(), nil, Demand, time.Now().Add(time.Second)); !errors.Is(err, ErrTurn) {
 			t.Errorf("wait past the deadline: %v", err)
 		}
-		held.release(observation{})
-		if s := l.Stats(); s.InFlight != [numClasses]int{} || s.Waiting != [numClasses]int{} {
+		held.Release(Observation{})
+		if s := l.Stats(); s.InFlight != [Classes]int{} || s.Waiting != [Classes]int{} {
 			t.Errorf("left over: %+v", s)
 		}
-		mustAcquire(t, l, Demand).release(observation{})
+		mustAcquire(t, l, Demand).Release(Observation{})
 	})
 }
 
@@ -221,12 +221,12 @@ func TestWithdrawnWaitGivesItsPlaceUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := fixedLimiter(t, 1)
 		ctx, withdraw := WithWithdrawal(t.Context())
-		held, err := l.acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour))
+		held, err := l.Acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
 		errs := make(chan error)
-		go func() { _, err := l.acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour)); errs <- err }()
+		go func() { _, err := l.Acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour)); errs <- err }()
 		synctest.Wait()
 		withdraw()
 		withdraw()
@@ -236,11 +236,11 @@ func TestWithdrawnWaitGivesItsPlaceUp(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Error("what is in flight has ended, too")
 		}
-		held.release(observation{})
-		if _, err := l.acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour)); !errors.Is(err, context.Canceled) {
+		held.Release(Observation{})
+		if _, err := l.Acquire(ctx, nil, Prefetch, time.Now().Add(time.Hour)); !errors.Is(err, context.Canceled) {
 			t.Errorf("a request that was withdrawn before: %v", err)
 		}
-		if s := l.Stats(); s.InFlight != [numClasses]int{} || s.Waiting != [numClasses]int{} {
+		if s := l.Stats(); s.InFlight != [Classes]int{} || s.Waiting != [Classes]int{} {
 			t.Errorf("left over: %+v", s)
 		}
 	})
@@ -259,14 +259,14 @@ func TestLimiterLosesNoPermit(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), rand.N(50*time.Millisecond)+1)
 				defer cancel()
 				ctx, promote := WithPromotion(ctx)
-				class := Class(rand.IntN(numClasses))
+				class := Class(rand.IntN(Classes))
 				if rand.IntN(2) == 0 {
 					go func() {
 						time.Sleep(rand.N(20 * time.Millisecond))
 						promote()
 					}()
 				}
-				p, err := l.acquire(ctx, nil, class, time.Now().Add(rand.N(50*time.Millisecond)))
+				p, err := l.Acquire(ctx, nil, class, time.Now().Add(rand.N(50*time.Millisecond)))
 				if err != nil {
 					return
 				}
@@ -278,7 +278,7 @@ func TestLimiterLosesNoPermit(t *testing.T) {
 				mu.Lock()
 				running--
 				mu.Unlock()
-				p.release(observation{})
+				p.Release(Observation{})
 			})
 		}
 		all.Wait()
@@ -286,20 +286,20 @@ func TestLimiterLosesNoPermit(t *testing.T) {
 		if most != 5 {
 			t.Errorf("at most %d ran at once, want 5", most)
 		}
-		if s := l.Stats(); s.InFlight != [numClasses]int{} || s.Waiting != [numClasses]int{} {
+		if s := l.Stats(); s.InFlight != [Classes]int{} || s.Waiting != [Classes]int{} {
 			t.Errorf("left over: %+v", s)
 		}
 	})
 }
 
 func TestLimiterConfigIsRefusedNotRepaired(t *testing.T) {
-	for _, cfg := range []LimiterConfig{{Min: -1}, {Max: -1}, {Initial: -1}, {Min: 10, Max: 5}, {Initial: 3, Min: 4}, {Initial: 9, Max: 8}} {
-		if _, err := NewLimiter(cfg, nil); err == nil {
+	for _, cfg := range []Config{{Min: -1}, {Max: -1}, {Initial: -1}, {Min: 10, Max: 5}, {Initial: 3, Min: 4}, {Initial: 9, Max: 8}} {
+		if _, err := New(cfg, nil); err == nil {
 			t.Errorf("%+v is accepted", cfg)
 		}
 	}
-	for _, cfg := range []LimiterConfig{{}, {Max: 1}, {Max: 2000}, {Min: 100}, {Initial: 1000}} {
-		l, err := NewLimiter(cfg, nil)
+	for _, cfg := range []Config{{}, {Max: 1}, {Max: 2000}, {Min: 100}, {Initial: 1000}} {
+		l, err := New(cfg, nil)
 		if err != nil {
 			t.Errorf("%+v is refused: %v", cfg, err)
 			continue

@@ -1,16 +1,16 @@
-package oss
+package limiter
 
 import (
 	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/internal/backoff"
 )
 
 // service is a simulated object store for the limiter, in simulated time.
@@ -31,7 +31,7 @@ type service struct {
 }
 
 // serve is one request: it returns what the limiter may learn.
-func (s *service) serve() observation {
+func (s *service) serve() Observation {
 	s.mu.Lock()
 	if s.perSecond > 0 {
 		now := time.Now()
@@ -43,7 +43,7 @@ func (s *service) serve() observation {
 			s.mu.Unlock()
 			s.refused.Add(1)
 			time.Sleep(time.Millisecond)
-			return observation{answered: true, throttled: true}
+			return Observation{Answered: true, Throttled: true}
 		}
 		s.tokens--
 	}
@@ -56,9 +56,9 @@ func (s *service) serve() observation {
 	s.mu.Unlock()
 	s.served.Add(1)
 	if s.heads {
-		return observation{answered: true, head: took}
+		return Observation{Answered: true, Head: took}
 	}
-	return observation{answered: true, firstByte: took}
+	return Observation{Answered: true, FirstByte: took}
 }
 
 // press sends requests through l from so many workers for a time.
@@ -69,15 +69,15 @@ func (s *service) press(t *testing.T, l *Limiter, workers int, d time.Duration) 
 	for range workers {
 		all.Go(func() {
 			for failures := 0; ctx.Err() == nil; {
-				p, err := l.acquire(ctx, nil, Demand, time.Now().Add(time.Hour))
+				p, err := l.Acquire(ctx, nil, Demand, time.Now().Add(time.Hour))
 				if err != nil {
 					return
 				}
 				o := s.serve()
-				p.release(o)
-				if o.throttled {
+				p.Release(o)
+				if o.Throttled {
 					failures++
-					time.Sleep(backoff(failures, 200*time.Millisecond, 10*time.Second))
+					time.Sleep(backoff.Wait(failures, 200*time.Millisecond, 10*time.Second))
 				} else {
 					failures = 0
 				}
@@ -91,7 +91,7 @@ func steady(d time.Duration) func(int) time.Duration { return func(int) time.Dur
 
 func TestLimitGrowsWhileAnswersStayPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{Max: 128}, nil)
+		l, err := New(Config{Max: 128}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestLimitGrowsWhileAnswersStayPrompt(t *testing.T) {
 // A walk that asks for attributes alone is as welcome as reading, and no less careful.
 func TestHeadsMoveTheLimitAsReadsDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{}, nil)
+		l, err := New(Config{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,9 +129,9 @@ func TestHeadsMoveTheLimitAsReadsDo(t *testing.T) {
 // Now and then a HEAD is late. Among reads that are prompt that says nothing.
 func TestALateHeadAmongPromptReadsSaysNothing(t *testing.T) {
 	now := time.Now()
-	c := newCongestion(LimiterConfig{Min: 16, Max: 256, Initial: 64}, now)
-	observe := func(o observation) {
-		o.answered = true
+	c := newCongestion(Config{Min: 16, Max: 256, Initial: 64}, now)
+	observe := func(o Observation) {
+		o.Answered = true
 		for range int(c.limit) {
 			c.started(int(c.limit))
 		}
@@ -139,19 +139,19 @@ func TestALateHeadAmongPromptReadsSaysNothing(t *testing.T) {
 	}
 	for range 200 {
 		for range 39 {
-			observe(observation{firstByte: 20 * time.Millisecond})
+			observe(Observation{FirstByte: 20 * time.Millisecond})
 		}
-		observe(observation{head: 20 * time.Millisecond})
+		observe(Observation{Head: 20 * time.Millisecond})
 		now = now.Add(windowLength)
-		observe(observation{firstByte: 20 * time.Millisecond})
+		observe(Observation{FirstByte: 20 * time.Millisecond})
 	}
 	for range 20 {
 		for range 39 {
-			observe(observation{firstByte: 20 * time.Millisecond})
+			observe(Observation{FirstByte: 20 * time.Millisecond})
 		}
-		observe(observation{head: 500 * time.Millisecond})
+		observe(Observation{Head: 500 * time.Millisecond})
 		now = now.Add(windowLength)
-		observe(observation{firstByte: 20 * time.Millisecond})
+		observe(Observation{FirstByte: 20 * time.Millisecond})
 	}
 	if got := c.inFlightLimit(); got != 256 {
 		t.Errorf("the limit is %d, want its maximum", got)
@@ -160,7 +160,7 @@ func TestALateHeadAmongPromptReadsSaysNothing(t *testing.T) {
 
 func TestLimitStaysWhileItDoesNotPress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{}, nil)
+		l, err := New(Config{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestLimitStaysWhileItDoesNotPress(t *testing.T) {
 
 func TestLimitShrinksWhenLatencyGrowsWithLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{}, nil)
+		l, err := New(Config{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestLimitShrinksWhenLatencyGrowsWithLoad(t *testing.T) {
 
 func TestLimitRecoversWhenTheServiceIsSlowerForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{Max: 128}, nil)
+		l, err := New(Config{Max: 128}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestLimitRecoversWhenTheServiceIsSlowerForGood(t *testing.T) {
 
 func TestNoiseDoesNotMoveTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{Max: 128}, nil)
+		l, err := New(Config{Max: 128}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestNoiseDoesNotMoveTheLimit(t *testing.T) {
 func TestThrottledServiceIsUsedToItsRate(t *testing.T) {
 	for _, rate := range []float64{50, 500, 5000} {
 		synctest.Test(t, func(t *testing.T) {
-			l, err := NewLimiter(LimiterConfig{}, nil)
+			l, err := New(Config{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -253,7 +253,7 @@ func TestThrottledServiceIsUsedToItsRate(t *testing.T) {
 
 func TestRateIsGivenUpWhenTheThrottlingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{}, nil)
+		l, err := New(Config{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestRateIsGivenUpWhenTheThrottlingEnds(t *testing.T) {
 
 func TestFewRefusalsCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLimiter(LimiterConfig{}, nil)
+		l, err := New(Config{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,96 +287,21 @@ func TestFewRefusalsCostLittle(t *testing.T) {
 		for range 64 {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					p, err := l.acquire(ctx, nil, Demand, time.Now().Add(time.Hour))
+					p, err := l.Acquire(ctx, nil, Demand, time.Now().Add(time.Hour))
 					if err != nil {
 						return
 					}
 					o := s.serve()
 					if n.Add(1)%200 == 0 {
-						o = observation{answered: true, throttled: true}
+						o = Observation{Answered: true, Throttled: true}
 					}
-					p.release(o)
+					p.Release(o)
 				}
 			})
 		}
 		all.Wait()
 		if got := s.served.Load(); got < 30*6400*6/10 {
 			t.Fatalf("served %d in 30 s, want at least 60 %% of %d", got, 30*6400)
-		}
-	})
-}
-
-func TestLatencyEstimateFollowsWhatItSees(t *testing.T) {
-	var e latencyEstimate
-	if e.p95.Load() != 0 {
-		t.Fatal("an estimate without samples")
-	}
-	within := func(what string, got int64, want time.Duration) {
-		t.Helper()
-		if d := time.Duration(got); d < want || float64(d) > 1.3*float64(want) {
-			t.Errorf("%s is %v, want %v or a little more", what, d, want)
-		}
-	}
-	for i := range 10_000 {
-		e.add(time.Duration(i%1000+1) * time.Millisecond / 10) // 0.1 to 100 ms, evenly
-	}
-	within("p95", e.p95.Load(), 95*time.Millisecond)
-	within("p99", e.p99.Load(), 99*time.Millisecond)
-	for range 30_000 {
-		e.add(2 * time.Millisecond)
-	}
-	within("p99 after the service became fast", e.p99.Load(), 2*time.Millisecond)
-	for _, d := range []time.Duration{-1, 0, 1, time.Hour} {
-		e.add(d)
-	}
-}
-
-func TestLatencyBucketsCoverTheirSamples(t *testing.T) {
-	for d := 33 * time.Microsecond; d < 4*time.Minute; d += d/50 + 1 {
-		upper := latencyUpper(latencyBucket(d))
-		if d >= upper || float64(upper) > 1.26*float64(d) {
-			t.Fatalf("%v falls into the class below %v", d, upper)
-		}
-	}
-}
-
-func TestBackoffIsRandomUpToItsCeiling(t *testing.T) {
-	for n := 1; n < 100; n++ {
-		ceiling := 10 * time.Second
-		if n < 8 {
-			ceiling = min(ceiling, 100*time.Millisecond<<(n-1))
-		}
-		var most time.Duration
-		for range 200 {
-			d := backoff(n, 100*time.Millisecond, 10*time.Second)
-			if d < 0 || d > ceiling {
-				t.Fatalf("backoff %d is %v, beyond %v", n, d, ceiling)
-			}
-			most = max(most, d)
-		}
-		if most < ceiling/2 {
-			t.Fatalf("backoff %d never exceeded %v in 200 draws up to %v", n, most, ceiling)
-		}
-	}
-}
-
-// The client tells the limiter how long its HEADs take.
-func TestHeadsAreObserved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
-			time.Sleep(10 * time.Millisecond)
-			w.WriteHeader(http.StatusNotFound)
-		})
-		for range 4 * windowAnswers {
-			if _, err := b.client.As(Demand).Head(t.Context(), "absent"); !errors.Is(err, ErrNotFound) {
-				t.Fatal(err)
-			}
-		}
-		l := b.client.limiter
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if got := l.mu.congestion.headBaseline; got < 0.009 || got > 0.02 {
-			t.Errorf("normal for a HEAD of 10 ms is %v s", got)
 		}
 	})
 }

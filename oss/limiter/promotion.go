@@ -1,4 +1,4 @@
-package oss
+package limiter
 
 import (
 	"context"
@@ -14,63 +14,70 @@ import (
 // promote may be called from any goroutine, more than once, and after the request
 // has ended.
 func WithPromotion(ctx context.Context) (promotable context.Context, promote func()) {
-	p := &promotion{}
+	p := &Promotion{}
 	return context.WithValue(ctx, promotionKey{}, p), p.promote
 }
 
 type promotionKey struct{}
 
-// promotion is what promote and the requests share. Lock order: mu is never held
-// while a limiter or a race is called.
-type promotion struct {
+// A Reader is a read in flight under a promotion.
+type Reader interface {
+	// Promoted says that somebody waits for the read from now on. It is called once at
+	// most, by any goroutine.
+	Promoted()
+}
+
+// Promotion is what promote and the requests share. Lock order: mu is never held
+// while a limiter or a reader is called.
+type Promotion struct {
 	mu struct {
 		sync.Mutex
 		done    bool
 		waiting map[*ticket]*Limiter
-		// racing are the reads in flight.
-		racing map[*race]struct{}
+		readers map[Reader]struct{}
 	}
 }
 
-func (p *promotion) promote() {
+func (p *Promotion) promote() {
 	p.mu.Lock()
 	p.mu.done = true
-	waiting, racing := p.mu.waiting, p.mu.racing
-	p.mu.waiting, p.mu.racing = nil, nil
+	waiting, readers := p.mu.waiting, p.mu.readers
+	p.mu.waiting, p.mu.readers = nil, nil
 	p.mu.Unlock()
 	for t, l := range waiting {
 		l.raise(t)
 	}
-	for h := range racing {
-		h.promoted()
+	for r := range readers {
+		r.Promoted()
 	}
 }
 
-// enter says that h is in flight. It is promoted at once if promote has been called.
-func (p *promotion) enter(h *race) {
+// Enter says that r is in flight. It is promoted at once if promote has been called.
+func (p *Promotion) Enter(r Reader) {
 	p.mu.Lock()
 	done := p.mu.done
 	if !done {
-		if p.mu.racing == nil {
-			p.mu.racing = make(map[*race]struct{})
+		if p.mu.readers == nil {
+			p.mu.readers = make(map[Reader]struct{})
 		}
-		p.mu.racing[h] = struct{}{}
+		p.mu.readers[r] = struct{}{}
 	}
 	p.mu.Unlock()
 	if done {
-		h.promoted()
+		r.Promoted()
 	}
 }
 
-func (p *promotion) leave(h *race) {
+// Leave says that r is not in flight any more.
+func (p *Promotion) Leave(r Reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.mu.racing, h)
+	delete(p.mu.readers, r)
 }
 
 // add says that t waits in l. It returns false if promote has been called, and
 // then t must be raised by the caller.
-func (p *promotion) add(t *ticket, l *Limiter) bool {
+func (p *Promotion) add(t *ticket, l *Limiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.done {
@@ -83,29 +90,30 @@ func (p *promotion) add(t *ticket, l *Limiter) bool {
 	return true
 }
 
-func (p *promotion) remove(t *ticket) {
+func (p *Promotion) remove(t *ticket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.mu.waiting, t)
 }
 
-func (p *promotion) promoted() bool {
+func (p *Promotion) promoted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.done
 }
 
-func promotionOf(ctx context.Context) *promotion {
-	p, _ := ctx.Value(promotionKey{}).(*promotion)
+// PromotionOf returns the promotion of requests under ctx, nil if there is none.
+func PromotionOf(ctx context.Context) *Promotion {
+	p, _ := ctx.Value(promotionKey{}).(*Promotion)
 	return p
 }
 
-// effective returns the class in which a request under ctx should wait now.
-func effective(ctx context.Context, class Class) Class {
+// Effective returns the class in which a request under ctx should wait now.
+func Effective(ctx context.Context, class Class) Class {
 	if class == Demand {
 		return Demand
 	}
-	if p := promotionOf(ctx); p != nil && p.promoted() {
+	if p := PromotionOf(ctx); p != nil && p.promoted() {
 		return Demand
 	}
 	return class

@@ -1,4 +1,4 @@
-package oss
+package limiter
 
 import (
 	"math"
@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// observation is what one request tells about the service.
-type observation struct {
-	// throttled says that the server refused or delayed the request because there
+// Observation is what one request tells about the service.
+type Observation struct {
+	// Throttled says that the server refused or delayed the request because there
 	// were too many.
-	throttled bool
-	// answered says that the server answered at all.
-	answered bool
-	// firstByte is the time from sending a ranged GET to its first byte, head that of a
+	Throttled bool
+	// Answered says that the server answered at all.
+	Answered bool
+	// FirstByte is the time from sending a ranged GET to its first byte, Head that of a
 	// HEAD to its answer; 0 for other requests, whose time depends on what they carry.
-	firstByte, head time.Duration
+	FirstByte, Head time.Duration
 }
 
 // congestion turns observations into a limit of requests in flight and, while
@@ -91,7 +91,7 @@ const (
 	throttleLoss = 0.5
 )
 
-func newCongestion(cfg LimiterConfig, now time.Time) congestion {
+func newCongestion(cfg Config, now time.Time) congestion {
 	return congestion{
 		minLimit: float64(cfg.Min),
 		maxLimit: float64(cfg.Max),
@@ -111,20 +111,20 @@ func (c *congestion) started(inFlight int) {
 }
 
 // observe notes the end of a request and closes the window when it is due.
-func (c *congestion) observe(now time.Time, o observation) {
+func (c *congestion) observe(now time.Time, o Observation) {
 	w := &c.window
-	if o.answered {
+	if o.Answered {
 		w.answered++
 	}
-	if o.throttled {
+	if o.Throttled {
 		w.throttled++
 		c.throttledTotal++
 	}
-	if o.firstByte > 0 && !o.throttled && len(w.firstByte) < maxSamples {
-		w.firstByte = append(w.firstByte, o.firstByte.Seconds())
+	if o.FirstByte > 0 && !o.Throttled && len(w.firstByte) < maxSamples {
+		w.firstByte = append(w.firstByte, o.FirstByte.Seconds())
 	}
-	if o.head > 0 && !o.throttled && len(w.heads) < maxSamples {
-		w.heads = append(w.heads, o.head.Seconds())
+	if o.Head > 0 && !o.Throttled && len(w.heads) < maxSamples {
+		w.heads = append(w.heads, o.Head.Seconds())
 	}
 	length := now.Sub(w.began)
 	if length < windowLength || (w.answered < windowAnswers && length < windowLengthIdle) {
