@@ -28,6 +28,8 @@ const (
 	behindAfter = 64
 	// guessTimeout bounds the fetch of one object that nobody asked for.
 	guessTimeout = time.Minute
+	// pageSize is how many names of a directory are asked for at once.
+	pageSize = 512
 	// maxListed is how many files of a directory are looked at.
 	maxListed = 1 << 20
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -157,6 +158,14 @@ func (c *fakeCache) count() (fetches, held int) {
 	return len(c.fetches), len(c.held)
 }
 
+// join appends name to the path of a directory.
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
 // fakeTree is a tree of files by path.
 type fakeTree map[string]oss.Object
 
@@ -229,11 +238,11 @@ type fakeRights struct {
 
 var errAway = errors.New("dial tcp: connection refused")
 
-var _ Rights = fakeRights{}
+var _ rights.Rights = fakeRights{}
 
-func (r fakeRights) Open(ctx context.Context, who session.Who, name string) (Found, error) {
+func (r fakeRights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
 	if err := r.Refused(ctx, who, name); err != nil || name == "" {
-		return Found{Directory: true}, err
+		return rights.Found{Directory: true}, err
 	}
 	dir, base := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
@@ -249,9 +258,9 @@ func (r fakeRights) bar(name string) error {
 	return nil
 }
 
-func (r fakeRights) ReadDir(ctx context.Context, who session.Who, dir, after string) ([]Found, error) {
+func (r fakeRights) ReadDir(ctx context.Context, who session.Who, dir, after string) ([]rights.Found, error) {
 	entries, _, err := r.Tree.ReadDir(ctx, dir, after, pageSize)
-	page := make([]Found, len(entries))
+	page := make([]rights.Found, len(entries))
 	for i, e := range entries {
 		page[i] = r.found(who, dir, e)
 	}
@@ -274,8 +283,8 @@ func (r fakeRights) Keep(ctx context.Context, who session.Who, name string) erro
 	return r.Refused(ctx, who, name)
 }
 
-func (r fakeRights) found(who session.Who, dir string, e manifest.Entry) Found {
-	f := Found{Path: join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
+func (r fakeRights) found(who session.Who, dir string, e manifest.Entry) rights.Found {
+	f := rights.Found{Path: join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
 	if err := r.Refused(context.Background(), who, f.Path); err != nil {
 		f.Object, f.Err = oss.Object{}, err
 	}

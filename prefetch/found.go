@@ -1,8 +1,11 @@
 package prefetch
 
 import (
+	"context"
+
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -27,4 +30,17 @@ func (f *found) add(o oss.Object) error {
 	}
 	f.objects = append(f.objects, o)
 	return nil
+}
+
+// objectsOf finds the files that a path means to who, itself or all below it, and charges
+// them to a user, also where it fails.
+func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, payer budget.User, name string) (*found, error) {
+	f := &found{ledger: p.cfg.Ledger, payer: payer}
+	err := rights.Walk(ctx, p.cfg.Rights, who, name, func(_ string, x rights.Found) error {
+		if x.Err != nil || x.Staged {
+			return x.Err
+		}
+		return f.add(x.Object)
+	})
+	return f, err
 }

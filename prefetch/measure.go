@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -46,14 +47,14 @@ func (p *Prefetcher) Measure(ctx context.Context, u budget.User, who session.Who
 	}
 	defer mine.end()
 	pause := func() error { return mine.pause(ctx, measureStep) }
-	rights := lentRights{p.cfg.Rights, mine}
+	lent := lentRights{p.cfg.Rights, mine}
 	for _, path := range paths {
 		if pause() != nil {
 			break
 		}
 		m := Measured{Path: path}
 		var unreadable error
-		err := walk(ctx, rights, who, path, func(_ string, f Found) error {
+		err := rights.Walk(ctx, lent, who, path, func(_ string, f rights.Found) error {
 			if f.Err != nil {
 				unreadable = cmp.Or(unreadable, f.Err)
 				return pause()
@@ -83,16 +84,16 @@ func (p *Prefetcher) Measure(ctx context.Context, u budget.User, who session.Who
 
 // lentRights lend a turn while the object store is asked.
 type lentRights struct {
-	Rights
+	rights.Rights
 	turn *turn
 }
 
-func (r lentRights) Open(ctx context.Context, who session.Who, path string) (found Found, err error) {
+func (r lentRights) Open(ctx context.Context, who session.Who, path string) (found rights.Found, err error) {
 	lost := r.turn.lend(ctx, storeStep, func() { found, err = r.Rights.Open(ctx, who, path) })
 	return found, cmp.Or(err, lost)
 }
 
-func (r lentRights) ReadDir(ctx context.Context, who session.Who, path, after string) (page []Found, err error) {
+func (r lentRights) ReadDir(ctx context.Context, who session.Who, path, after string) (page []rights.Found, err error) {
 	lost := r.turn.lend(ctx, storeStep, func() { page, err = r.Rights.ReadDir(ctx, who, path, after) })
 	return page, cmp.Or(err, lost)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -26,9 +27,9 @@ func user(dir string) session.Who {
 func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := newFakeTree(1000, "d/a", "d/b", "d/shut")
-		rights := fakeRights{Tree: tree, away: new(atomic.Bool)}
-		rights.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasSuffix(path, "shut") }
-		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
+		shown := fakeRights{Tree: tree, away: new(atomic.Bool)}
+		shown.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasSuffix(path, "shut") }
+		p, stop := running(t, Config{Rights: shown}, tree, newFakeCache(1<<30))
 		defer stop()
 		got, err := p.Open(t.Context(), session.Key{UID: 7}, session.Params{Buffer: 10, Who: user("")})
 		if err != nil {
@@ -62,12 +63,12 @@ func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 		ready, failed, unknown := session.File{State: "ready", Ready: true}, session.File{State: "failed"}, session.File{State: "unknown"}
 		file := session.File{State: "ready", Ready: true, Files: 1, Bytes: 1000}
 		want("before", user(""), file, failed, failed, failed, unknown)
-		rights.away.Store(true)
+		shown.away.Store(true)
 		want("the store is away", user(""), ready, failed, failed, failed, unknown)
 		untold := session.File{State: Untold}
 		want("another process asks", user("d"), untold, untold, untold, untold, unknown)
 		want("root asks", session.Root(), file, failed, failed, failed, unknown)
-		rights.away.Store(false)
+		shown.away.Store(false)
 		want("it is back", user("d"), file, failed, failed, failed, unknown)
 	})
 }
@@ -76,8 +77,8 @@ func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := newFakeTree(1000, "d/a", "d/b", "x")
-		rights := fakeRights{Tree: tree, away: new(atomic.Bool)}
-		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
+		shown := fakeRights{Tree: tree, away: new(atomic.Bool)}
+		p, stop := running(t, Config{Rights: shown}, tree, newFakeCache(1<<30))
 		defer stop()
 		job := openWarm(t, p, 7, true)
 		if n, err := p.AddWarm(t.Context(), job, user(""), []string{"d", "x"}, true); n != 2 || err != nil {
@@ -94,12 +95,12 @@ func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 			}
 			return now
 		}
-		rights.away.Store(true)
+		shown.away.Store(true)
 		now := progress(0)
 		if want := (WarmProgress{Files: 3, Bytes: 3000, DoneFiles: 3, DoneBytes: 3000, FetchedBytes: 3000, Results: []WarmResult{}, Withheld: 4}); !cmp.Equal(now, want, cmpopts.IgnoreUnexported(WarmResult{})) {
 			t.Errorf("while the store is away: %+v", now)
 		}
-		rights.away.Store(false)
+		shown.away.Store(false)
 		now = progress(now.Next)
 		if !now.Finished || now.Withheld != 0 || len(now.Results) != 4 || now.Next != 4 {
 			t.Errorf("when it is back: %+v", now)
@@ -117,10 +118,10 @@ func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 func TestAJobEndsWhereTheBucketDenies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := newFakeTree(1000, "d/a", "d/barred/b", "d/barred/c", "d/shut/e", "d/z", "barred/x")
-		rights := fakeRights{Tree: tree}
-		rights.barred = func(path string) bool { return strings.Contains(path, "barred") }
-		rights.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.Contains(path, "shut") }
-		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
+		shown := fakeRights{Tree: tree}
+		shown.barred = func(path string) bool { return strings.Contains(path, "barred") }
+		shown.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.Contains(path, "shut") }
+		p, stop := running(t, Config{Rights: shown}, tree, newFakeCache(1<<30))
 		defer stop()
 		warm := func(who session.Who) (WarmProgress, []string) {
 			t.Helper()
@@ -128,7 +129,7 @@ func TestAJobEndsWhereTheBucketDenies(t *testing.T) {
 			defer cancel()
 			results := []string{}
 			progress, err := p.Warm(ctx, who, []string{"d", "barred/x", "barred"}, func(r WarmResult) {
-				results = append(results, fmt.Sprint(r.Path, " ", r.State, " ", r.Files, " ", Errno(r.Err)))
+				results = append(results, fmt.Sprint(r.Path, " ", r.State, " ", r.Files, " ", rights.Errno(r.Err)))
 			})
 			if err != nil {
 				t.Errorf("%+v: %v", progress, err)

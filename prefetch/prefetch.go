@@ -15,6 +15,7 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -35,7 +36,7 @@ var _ Cache = (*cache.Cache)(nil)
 // Config is the configuration of a [Prefetcher].
 type Config struct {
 	// Rights leads from the paths that users name to objects.
-	Rights Rights
+	Rights rights.Rights
 	// Prefix begins the key of every object; the rest is the object's path.
 	Prefix string
 	// Width returns how many requests the object store bears at once at present. nil

@@ -20,6 +20,7 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -142,13 +143,13 @@ func TestFolderIsOneUnitAndFailuresAreTold(t *testing.T) {
 		if f := files[0]; f.State != "ready" || f.Files != 30 || f.Bytes != 30_000 {
 			t.Errorf("folder: %+v", f)
 		}
-		if f := files[1]; f.State != "failed" || Errno(f.Err) != "ENOENT" || !errors.Is(f.Err, fs.ErrNotExist) {
+		if f := files[1]; f.State != "failed" || rights.Errno(f.Err) != "ENOENT" || !errors.Is(f.Err, fs.ErrNotExist) {
 			t.Errorf("missing: %+v", f)
 		}
 		if f := files[2]; f.State != "streamed" {
 			t.Errorf("huge: %+v", f)
 		}
-		if f := files[3]; f.State != "failed" || Errno(f.Err) != "ESTALE" {
+		if f := files[3]; f.State != "failed" || rights.Errno(f.Err) != "ESTALE" {
 			t.Errorf("bad: %+v", f)
 		}
 		if _, held := c.count(); held != 30 {
@@ -378,7 +379,7 @@ func FuzzDecodeSession(f *testing.F) {
 			return
 		}
 		for _, h := range s.Held {
-			if CheckPath(h.Folder+h.Path) != nil {
+			if rights.CheckPath(h.Folder+h.Path) != nil {
 				t.Errorf("took the path %q", h.Folder+h.Path)
 			}
 		}
@@ -611,7 +612,7 @@ func TestOneUsersAnnouncementIsNotAnothers(t *testing.T) {
 			if err != nil || !done || !files[1].Ready {
 				t.Fatal(files, done, err)
 			}
-			if f := files[0]; f.Ready != who.IsRoot() || !f.Ready && (f.Bytes != 0 || Errno(f.Err) != "EACCES") {
+			if f := files[0]; f.Ready != who.IsRoot() || !f.Ready && (f.Bytes != 0 || rights.Errno(f.Err) != "EACCES") {
 				t.Errorf("user %d: %+v", who.UID, f)
 			}
 		}

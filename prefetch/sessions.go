@@ -10,6 +10,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -221,7 +222,7 @@ const Untold = "untold"
 // because the store is away, whoever announced a path is told its state, and how much it is
 // nobody: what is in the cache can be read on.
 func (p *Prefetcher) refuse(ctx context.Context, who session.Who, files []session.File) []session.File {
-	ctx, cancel := asking(ctx)
+	ctx, cancel := rights.Asking(ctx)
 	defer cancel()
 	for i := range files {
 		f := &files[i]
@@ -230,7 +231,7 @@ func (p *Prefetcher) refuse(ctx context.Context, who session.Who, files []sessio
 		}
 		switch err := p.cfg.Rights.Refused(ctx, who, f.Path); {
 		case err == nil:
-		case Denied(err):
+		case rights.Denied(err):
 			*f = session.File{Path: f.Path, State: session.Failed.String(), Err: err}
 		case f.Who == who:
 			f.Files, f.Bytes = 0, 0

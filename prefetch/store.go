@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -190,12 +191,12 @@ func decodeSession(data []byte) (s *savedSession, err error) {
 			return s, nil
 		case line.Folder != nil:
 			folder := *line.Folder
-			if !strings.HasSuffix(folder, "/") || CheckPath(strings.TrimSuffix(folder, "/")) != nil {
+			if !strings.HasSuffix(folder, "/") || rights.CheckPath(strings.TrimSuffix(folder, "/")) != nil {
 				return nil, fmt.Errorf("the session file names the folder %q", folder)
 			}
 			folders = append(folders, folder)
 		case line.In < 0 || line.In >= len(folders) || h.Path == "" && line.In != 0 || line.In != 0 && strings.Contains(h.Path, "/"),
-			CheckPath(h.Path) != nil || h.Index < 0 || h.Seq < 0:
+			rights.CheckPath(h.Path) != nil || h.Index < 0 || h.Seq < 0:
 			return nil, fmt.Errorf("the session file names %q", h.Path)
 		default:
 			h.Folder = folders[line.In]

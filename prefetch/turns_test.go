@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -65,7 +66,7 @@ type slowRights struct {
 	now, most *int
 }
 
-func (r slowRights) Open(ctx context.Context, who session.Who, name string) (Found, error) {
+func (r slowRights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
 	r.mu.Lock()
 	*r.now++
 	*r.most = max(*r.most, *r.now)
@@ -124,12 +125,12 @@ func (r stuckRights) wait(ctx context.Context, name string) {
 	}
 }
 
-func (r stuckRights) Open(ctx context.Context, who session.Who, name string) (Found, error) {
+func (r stuckRights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
 	r.wait(ctx, name)
 	return r.fakeRights.Open(ctx, who, name)
 }
 
-func (r stuckRights) ReadDir(ctx context.Context, who session.Who, name, after string) ([]Found, error) {
+func (r stuckRights) ReadDir(ctx context.Context, who session.Who, name, after string) ([]rights.Found, error) {
 	r.wait(ctx, "stuck") // at any directory
 	return r.fakeRights.ReadDir(ctx, who, name, after)
 }

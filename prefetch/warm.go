@@ -11,6 +11,7 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -201,14 +202,14 @@ func (p *Prefetcher) AddWarm(ctx context.Context, id string, who session.Who, pa
 // answers and denies is not waited for.
 func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Who, after int64) (WarmProgress, error) {
 	now, err := p.warmNews(ctx, id, who.UID, after)
-	asked, cancel := asking(ctx)
+	asked, cancel := rights.Asking(ctx)
 	defer cancel()
 	readable := now.Results[:0]
 	for i, r := range now.Results {
 		switch err := p.cfg.Rights.Refused(asked, who, r.Path); {
 		case err == nil:
 			readable = append(readable, r)
-		case !Denied(err) && !unreadable(err):
+		case !rights.Denied(err) && !rights.Unreadable(err):
 			now.Next, now.Finished = r.Seq-1, false
 			now.Withheld = int64(len(now.Results) - i)
 			now.Results = readable
@@ -326,7 +327,7 @@ func (p *Prefetcher) nextWarm() (job, bool) {
 
 // walkWarm finds the files of a path. It waits while enough are known.
 func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
-	err := walk(j.ctx, p.cfg.Rights, path.who, path.path, func(file string, f Found) error {
+	err := rights.Walk(j.ctx, p.cfg.Rights, path.who, path.path, func(file string, f rights.Found) error {
 		for {
 			p.mu.Lock()
 			switch {
@@ -368,7 +369,7 @@ func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
 func (j *warmJob) failLocked(path *warmPath, err error) {
 	path.failed++
 	j.progress.Failed++
-	if unreadable(err) {
+	if rights.Unreadable(err) {
 		j.progress.Denied++
 	}
 }
@@ -477,7 +478,7 @@ func (p *Prefetcher) Evict(ctx context.Context, who session.Who, paths []string)
 	for _, path := range paths {
 		r := Evicted{Path: path}
 		var unreadable error
-		err := walk(ctx, p.cfg.Rights, who, path, func(_ string, f Found) error {
+		err := rights.Walk(ctx, p.cfg.Rights, who, path, func(_ string, f rights.Found) error {
 			switch {
 			case f.Err != nil:
 				unreadable = cmp.Or(unreadable, f.Err)

@@ -16,6 +16,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/rights"
 )
 
 // batchBytes bounds the paths of one request, which may have 16,344 bytes with
@@ -97,7 +98,7 @@ func readList(name, base string) (paths []string, err error) {
 		if base != "" {
 			path = base + "/" + path
 		}
-		if err := prefetch.CheckPath(path); err != nil {
+		if err := rights.CheckPath(path); err != nil {
 			return nil, command.Usage(fmt.Errorf("--from-file %s, line %d: %w", name, n, err))
 		}
 		paths = append(paths, path)

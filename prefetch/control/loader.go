@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -32,7 +33,7 @@ const (
 // HandleLoader registers the methods that PROTOCOL.md describes under "Loading":
 // loader.*, warm.*, evict and measure.
 //
-// None of them leads from a path to anything but through [prefetch.Rights]. The prompt
+// None of them leads from a path to anything but through [rights.Rights]. The prompt
 // ones name paths only, and say nothing of what is there.
 func HandleLoader(m *Mux, p *prefetch.Prefetcher) {
 	l := &loader{p: p}
@@ -285,7 +286,7 @@ func fileStatuses(c Caller, in PathsParams, files []session.File) []FileStatus {
 	for i, f := range files {
 		out[i] = FileStatus{Path: in.Paths[i], State: f.State, Ready: f.Ready, Files: f.Files, Bytes: f.Bytes}
 		if f.Err != nil {
-			out[i].Errno = prefetch.Errno(f.Err)
+			out[i].Errno = rights.Errno(f.Err)
 			out[i].Error = explain(c, f.Err)
 		}
 	}
@@ -293,14 +294,14 @@ func fileStatuses(c Caller, in PathsParams, files []session.File) []FileStatus {
 }
 
 // Refusal returns what c is told who has named a path and may not read what is there, or
-// of whom that cannot be told: err is what [prefetch.Rights] say.
+// of whom that cannot be told: err is what [rights.Rights] say.
 func Refusal(c Caller, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case prefetch.Errno(err) == "EACCES":
+	case rights.Errno(err) == "EACCES":
 		return Errorf(CodeRefused, "%s", explain(c, err))
-	case prefetch.Denied(err):
+	case rights.Denied(err):
 		return Errorf(CodeFailed, "%s", explain(c, err))
 	default:
 		return Errorf(CodeUntold, "it cannot be told at present whether user %d may read it: the object store may not answer; try again later", c.UID)
@@ -315,11 +316,11 @@ func explain(c Caller, err error) string {
 		return fmt.Sprintf("user %d may not read it", c.UID)
 	case c.Dir == "":
 		return err.Error()
-	case prefetch.Errno(err) == "ENOENT":
+	case rights.Errno(err) == "ENOENT":
 		return "no such file or folder"
-	case prefetch.Errno(err) == "EACCES":
+	case rights.Errno(err) == "EACCES":
 		return "the object store denies access"
-	case prefetch.Errno(err) == "ESTALE":
+	case rights.Errno(err) == "ESTALE":
 		return "the object has been replaced"
 	default:
 		return "the object could not be fetched; the daemon's log says why"

@@ -18,6 +18,7 @@ import (
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -58,20 +59,20 @@ func (goldenTree) Problems() manifest.Problems { return manifest.Problems{} }
 // goldenRights lets all but user 3000 read the files of goldenTree.
 type goldenRights struct{ goldenTree }
 
-var _ prefetch.Rights = goldenRights{}
+var _ rights.Rights = goldenRights{}
 
-func (r goldenRights) Open(ctx context.Context, who session.Who, name string) (prefetch.Found, error) {
+func (r goldenRights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
 	if err := r.Refused(ctx, who, name); err != nil {
-		return prefetch.Found{}, err
+		return rights.Found{}, err
 	}
 	dir, base := path.Split(name)
 	e, _, err := r.Lookup(ctx, strings.TrimSuffix(dir, "/"), base)
 	return goldenFound(strings.TrimSuffix(dir, "/"), e), err
 }
 
-func (r goldenRights) ReadDir(ctx context.Context, _ session.Who, dir, after string) ([]prefetch.Found, error) {
+func (r goldenRights) ReadDir(ctx context.Context, _ session.Who, dir, after string) ([]rights.Found, error) {
 	entries, _, err := r.goldenTree.ReadDir(ctx, dir, after, 10)
-	page := make([]prefetch.Found, len(entries))
+	page := make([]rights.Found, len(entries))
 	for i, e := range entries {
 		page[i] = goldenFound(dir, e)
 	}
@@ -89,8 +90,8 @@ func (r goldenRights) Keep(ctx context.Context, who session.Who, name string) er
 	return r.Refused(ctx, who, name)
 }
 
-func goldenFound(dir string, e manifest.Entry) prefetch.Found {
-	return prefetch.Found{Path: path.Join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
+func goldenFound(dir string, e manifest.Entry) rights.Found {
+	return rights.Found{Path: path.Join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
 }
 
 // goldenCache has room for a megabyte and fetches at once.

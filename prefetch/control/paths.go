@@ -3,7 +3,7 @@ package control
 import (
 	"strings"
 
-	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/rights"
 )
 
 const (
@@ -49,7 +49,7 @@ func within(dir, name string) (string, error) {
 	if name == "." {
 		name = ""
 	}
-	if err := prefetch.CheckPath(name); err != nil {
+	if err := rights.CheckPath(name); err != nil {
 		return "", Errorf(CodeBadRequest, "%v", err)
 	}
 	switch {

@@ -3,5 +3,5 @@
 // other nodes.
 //
 // Both implement prefetch.Store. They do not understand what they keep; whose session may be kept
-// where, prefetch.Rights says.
+// where, package rights says.
 package sessionstore

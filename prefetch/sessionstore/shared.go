@@ -20,7 +20,7 @@ import (
 //
 // It is not written through the mount: what the last writer says of a session is
 // right, and must not be kept back behind, or beside, files that are published in
-// their order. Whose session may be kept where, [prefetch.Rights] says.
+// their order. Whose session may be kept where, package rights says.
 type Shared struct {
 	bucket oss.Bucket
 	prefix string

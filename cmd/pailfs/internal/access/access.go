@@ -24,7 +24,7 @@ import (
 
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/manifest"
-	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -55,7 +55,7 @@ type Rights struct {
 	alike bool
 }
 
-var _ prefetch.Rights = (*Rights)(nil)
+var _ rights.Rights = (*Rights)(nil)
 
 // New returns the rights to what names returns, which may wait until there is a mount.
 // alike says that everything has the root's owner and the modes that one umask leaves:
@@ -65,8 +65,8 @@ func New(names func(ctx context.Context) (Names, error), alike bool) *Rights {
 	return &Rights{names: names, alike: alike}
 }
 
-// Open implements [prefetch.Rights].
-func (r *Rights) Open(ctx context.Context, who session.Who, name string) (found prefetch.Found, err error) {
+// Open implements [rights.Rights].
+func (r *Rights) Open(ctx context.Context, who session.Who, name string) (found rights.Found, err error) {
 	err = r.do(ctx, who, func(w *walker) error {
 		at, err := w.find(ctx, name)
 		if err != nil {
@@ -82,13 +82,13 @@ func (r *Rights) Open(ctx context.Context, who session.Who, name string) (found 
 		return nil
 	})
 	if err != nil {
-		return prefetch.Found{}, err
+		return rights.Found{}, err
 	}
 	return found, nil
 }
 
-// ReadDir implements [prefetch.Rights].
-func (r *Rights) ReadDir(ctx context.Context, who session.Who, name, after string) (page []prefetch.Found, err error) {
+// ReadDir implements [rights.Rights].
+func (r *Rights) ReadDir(ctx context.Context, who session.Who, name, after string) (page []rights.Found, err error) {
 	err = r.do(ctx, who, func(w *walker) error {
 		at, err := w.find(ctx, name)
 		if err != nil {
@@ -106,7 +106,7 @@ func (r *Rights) ReadDir(ctx context.Context, who session.Who, name, after strin
 	return page, nil
 }
 
-// Refused implements [prefetch.Rights].
+// Refused implements [rights.Rights].
 func (r *Rights) Refused(ctx context.Context, who session.Who, name string) error {
 	err := r.do(ctx, who, func(w *walker) error {
 		if w.free {
@@ -127,7 +127,7 @@ func (r *Rights) Refused(ctx context.Context, who session.Who, name string) erro
 	return err
 }
 
-// Keep implements [prefetch.Rights]. A path with a link in it is refused: what is kept is
+// Keep implements [rights.Rights]. A path with a link in it is refused: what is kept is
 // not written through the mount, and would not follow it.
 func (r *Rights) Keep(ctx context.Context, who session.Who, name string) error {
 	return r.do(ctx, who, func(w *walker) error {
@@ -193,8 +193,8 @@ func published(k manifest.Kind) bool {
 }
 
 // foundAt returns what s is, which is at a path.
-func foundAt(at string, s *pailfs.Shown) prefetch.Found {
-	f := prefetch.Found{Path: at, Cursor: s.Cursor, Directory: s.Kind == manifest.Directory}
+func foundAt(at string, s *pailfs.Shown) rights.Found {
+	f := rights.Found{Path: at, Cursor: s.Cursor, Directory: s.Kind == manifest.Directory}
 	if !f.Directory {
 		f.Object, f.Staged = s.Object, s.Staged
 	}

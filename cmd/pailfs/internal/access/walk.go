@@ -11,7 +11,7 @@ import (
 
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/manifest"
-	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -190,7 +190,7 @@ func (w *walker) straight(ctx context.Context, name string) (node, error) {
 }
 
 // list returns what is in a directory that who may read, after a cursor.
-func (w *walker) list(ctx context.Context, dir *node, after string) (page []prefetch.Found, err error) {
+func (w *walker) list(ctx context.Context, dir *node, after string) (page []rights.Found, err error) {
 	closed := w.may(dir, search) // then there are names, and nothing more
 	for len(page) == 0 {
 		w.looks(dir.path)
@@ -208,8 +208,8 @@ func (w *walker) list(ctx context.Context, dir *node, after string) (page []pref
 				if errors.Is(err, iofs.ErrNotExist) {
 					continue // it has just gone
 				}
-				if prefetch.Errno(err) == "EACCES" {
-					page = append(page, prefetch.Found{Path: at, Cursor: cursor, Err: err})
+				if rights.Errno(err) == "EACCES" {
+					page = append(page, rights.Found{Path: at, Cursor: cursor, Err: err})
 					continue // the bucket denies this one
 				}
 				if err != nil {
@@ -222,9 +222,9 @@ func (w *walker) list(ctx context.Context, dir *node, after string) (page []pref
 			}
 			found := foundAt(at, s)
 			if closed != nil {
-				found = prefetch.Found{Path: at, Cursor: s.Cursor, Err: closed}
+				found = rights.Found{Path: at, Cursor: s.Cursor, Err: closed}
 			} else if err := w.may(&node{*s, at}, read); err != nil {
-				found = prefetch.Found{Path: at, Cursor: s.Cursor, Err: err}
+				found = rights.Found{Path: at, Cursor: s.Cursor, Err: err}
 			}
 			page = append(page, found)
 		}

@@ -1,4 +1,4 @@
-package prefetch
+package rights
 
 import (
 	"context"
@@ -43,9 +43,9 @@ type Found struct {
 	Err error
 }
 
-// unreadable reports whether something may not be read: by what the mount shows of modes and
+// Unreadable reports whether something may not be read: by what the mount shows of modes and
 // owners, or because the bucket lets the mount itself not read it.
-func unreadable(err error) bool {
+func Unreadable(err error) bool {
 	return errors.Is(err, iofs.ErrPermission) || errors.Is(err, oss.ErrAccessDenied)
 }
 
@@ -63,8 +63,8 @@ func Denied(err error) bool {
 // refusePatience bounds how long an answer waits to be told who may have it.
 const refusePatience = 5 * time.Second
 
-// asking returns a context in which rights are asked for an answer whose own time may be
+// Asking returns a context in which rights are asked for an answer whose own time may be
 // over.
-func asking(ctx context.Context) (context.Context, context.CancelFunc) {
+func Asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), refusePatience)
 }

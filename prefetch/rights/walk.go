@@ -1,4 +1,4 @@
-package prefetch
+package rights
 
 import (
 	"context"
@@ -8,16 +8,11 @@ import (
 	"strings"
 
 	"github.com/pailfs/pailfs/oss"
-	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
-const (
-	// pageSize is how many names of a directory are asked for at once.
-	pageSize = 512
-	// maxDepth is how deep directories are walked: deeper than any key can be.
-	maxDepth = 1024
-)
+// maxDepth is how deep directories are walked: deeper than any key can be.
+const maxDepth = 1024
 
 // CheckPath refuses what is not a path below the mount's root: "" is the root,
 // else components joined by single slashes, none of them "." or "..".
@@ -36,23 +31,10 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// objectsOf finds the files that a path means to who, itself or all below it, and charges
-// them to a user, also where it fails.
-func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, payer budget.User, name string) (*found, error) {
-	f := &found{ledger: p.cfg.Ledger, payer: payer}
-	err := walk(ctx, p.cfg.Rights, who, name, func(_ string, x Found) error {
-		if x.Err != nil || x.Staged {
-			return x.Err
-		}
-		return f.add(x.Object)
-	})
-	return f, err
-}
-
-// walk calls f with every file that a path means, as far as who may read it, and with
+// Walk calls f with every file that a path means, as far as who may read it, and with
 // what is below it that who may not. Links below a directory are not followed, so that
 // nothing comes twice.
-func walk(ctx context.Context, rights Rights, who session.Who, name string, f func(path string, found Found) error) error {
+func Walk(ctx context.Context, rights Rights, who session.Who, name string, f func(path string, found Found) error) error {
 	at, err := rights.Open(ctx, who, name)
 	switch {
 	case err != nil:
@@ -72,7 +54,7 @@ func walkDir(ctx context.Context, rights Rights, who session.Who, dir string, f 
 	for {
 		page, err := rights.ReadDir(ctx, who, dir, after)
 		if err != nil {
-			if depth > 0 && unreadable(err) {
+			if depth > 0 && Unreadable(err) {
 				return f(dir, Found{Path: dir, Err: err})
 			}
 			return err
@@ -92,14 +74,6 @@ func walkDir(ctx context.Context, rights Rights, who session.Who, dir string, f 
 		}
 		after = page[len(page)-1].Cursor
 	}
-}
-
-// join appends name to the path of a directory.
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
 }
 
 // Errno names the errno that a reader of a file meets that could not be fetched
