@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -19,8 +20,8 @@ func withNames(bytes int64) Config {
 
 func TestAnEpochLargerThanTheBudgetOfNamesIsAnnouncedInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 500)
-		p, stop := running(t, withNames(128<<10), newFakeTree(1000, paths...), newFakeCache(1<<30))
+		paths := prefetchtest.Names("train", 500)
+		p, stop := running(t, withNames(128<<10), prefetchtest.NewTree(1000, paths...), prefetchtest.NewCache(1<<30))
 		defer stop()
 		n := open(t, p, one, 1000)
 		announced := make(chan int)
@@ -50,8 +51,8 @@ func TestAnEpochLargerThanTheBudgetOfNamesIsAnnouncedInTheEnd(t *testing.T) {
 
 func TestWhoWaitsForRoomCanStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 500)
-		p, stop := running(t, withNames(128<<10), newFakeTree(1000, paths...), newFakeCache(1<<30))
+		paths := prefetchtest.Names("train", 500)
+		p, stop := running(t, withNames(128<<10), prefetchtest.NewTree(1000, paths...), prefetchtest.NewCache(1<<30))
 		defer stop()
 		n, other := open(t, p, one, 1000), open(t, p, session.Key{UID: one.UID, Task: "other"}, 1000)
 		if out, _, err := p.Preload(n, paths); err != nil || out.NoRoom == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -42,7 +43,7 @@ type trainer struct {
 	rng   *rand.Rand
 	p     *Prefetcher
 	cache *cache.Cache
-	tree  fakeTree
+	tree  prefetchtest.Tree
 	paths []string
 	key   session.Key
 	name  session.Name
@@ -92,7 +93,7 @@ func (w *trainer) step() {
 	case 8, 9:
 		w.read(w.paths[w.rng.IntN(len(w.paths))])
 	case 10:
-		w.p.Evict(context.Background(), session.Root(), w.some())
+		w.p.Paths.Evict(context.Background(), session.Root(), w.some())
 	case 11:
 		w.leave()
 	}
@@ -174,7 +175,7 @@ func TestTrainersOnARealCache(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	tree := fakeTree{}
+	tree := prefetchtest.Tree{}
 	var paths []string
 	add := func(name string, size int64) {
 		paths = append(paths, name)
@@ -242,7 +243,7 @@ func TestTrainersOnARealCache(t *testing.T) {
 	}
 	for left := last; len(left) > 0; {
 		var still []string
-		for i, e := range p.Evict(ctx, session.Root(), left) {
+		for i, e := range p.Paths.Evict(ctx, session.Root(), left) {
 			if e.Held > 0 {
 				still = append(still, left[i])
 			}

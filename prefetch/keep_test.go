@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -91,17 +92,17 @@ func (v *nodeView) Remove(_ context.Context, key session.Key) error {
 // node is the prefetcher of one node of many.
 type node struct {
 	*Prefetcher
-	cache *fakeCache
+	cache *prefetchtest.Cache
 	view  *nodeView
 	stop  func()
 }
 
-var trainPaths = names("train", 20)
+var trainPaths = prefetchtest.Names("train", 20)
 
 func startNode(t *testing.T, host string, own *memoryStore, m *mountFiles) *node {
 	t.Helper()
-	n := &node{cache: newFakeCache(1 << 30), view: m.node()}
-	n.Prefetcher, n.stop = running(t, Config{Store: own, Shared: n.view, Host: host}, newFakeTree(1000, trainPaths...), n.cache)
+	n := &node{cache: prefetchtest.NewCache(1 << 30), view: m.node()}
+	n.Prefetcher, n.stop = running(t, Config{Store: own, Shared: n.view, Host: host}, prefetchtest.NewTree(1000, trainPaths...), n.cache)
 	return n
 }
 
@@ -151,7 +152,7 @@ func TestAnotherNodeGoesOnWithWhatWasHeld(t *testing.T) {
 				t.Errorf("%+v", f)
 			}
 		}
-		if fetches, held := b.cache.count(); fetches != 7 || held != 7 {
+		if fetches, held := b.cache.Count(); fetches != 7 || held != 7 {
 			t.Errorf("%d were fetched, %d are held", fetches, held)
 		}
 	})

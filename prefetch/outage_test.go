@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
@@ -26,10 +27,10 @@ func user(dir string) session.Who {
 // It tells nobody more than the state, and another process not even that.
 func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tree := newFakeTree(1000, "d/a", "d/b", "d/shut")
-		shown := fakeRights{Tree: tree, away: new(atomic.Bool)}
-		shown.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasSuffix(path, "shut") }
-		p, stop := running(t, Config{Rights: shown}, tree, newFakeCache(1<<30))
+		tree := prefetchtest.NewTree(1000, "d/a", "d/b", "d/shut")
+		shown := prefetchtest.Rights{Names: tree, Away: new(atomic.Bool)}
+		shown.Denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasSuffix(path, "shut") }
+		p, stop := running(t, Config{Rights: shown}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		got, err := p.Open(t.Context(), session.Key{UID: 7}, session.Params{Buffer: 10, Who: user("")})
 		if err != nil {
@@ -63,12 +64,12 @@ func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 		ready, failed, unknown := session.File{State: "ready", Ready: true}, session.File{State: "failed"}, session.File{State: "unknown"}
 		file := session.File{State: "ready", Ready: true, Files: 1, Bytes: 1000}
 		want("before", user(""), file, failed, failed, failed, unknown)
-		shown.away.Store(true)
+		shown.Away.Store(true)
 		want("the store is away", user(""), ready, failed, failed, failed, unknown)
 		untold := session.File{State: Untold}
 		want("another process asks", user("d"), untold, untold, untold, untold, unknown)
 		want("root asks", session.Root(), file, failed, failed, failed, unknown)
-		shown.away.Store(false)
+		shown.Away.Store(false)
 		want("it is back", user("d"), file, failed, failed, failed, unknown)
 	})
 }
@@ -76,9 +77,9 @@ func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 // TestResultsOfAJobWaitForAStoreThatIsAway: none is told that might not be, and none is lost.
 func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tree := newFakeTree(1000, "d/a", "d/b", "x")
-		shown := fakeRights{Tree: tree, away: new(atomic.Bool)}
-		p, stop := running(t, Config{Rights: shown}, tree, newFakeCache(1<<30))
+		tree := prefetchtest.NewTree(1000, "d/a", "d/b", "x")
+		shown := prefetchtest.Rights{Names: tree, Away: new(atomic.Bool)}
+		p, stop := running(t, Config{Rights: shown}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		job := openWarm(t, p, 7, true)
 		if n, err := p.AddWarm(t.Context(), job, user(""), []string{"d", "x"}, true); n != 2 || err != nil {
@@ -95,12 +96,12 @@ func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 			}
 			return now
 		}
-		shown.away.Store(true)
+		shown.Away.Store(true)
 		now := progress(0)
 		if want := (WarmProgress{Files: 3, Bytes: 3000, DoneFiles: 3, DoneBytes: 3000, FetchedBytes: 3000, Results: []WarmResult{}, Withheld: 4}); !cmp.Equal(now, want, cmpopts.IgnoreUnexported(WarmResult{})) {
 			t.Errorf("while the store is away: %+v", now)
 		}
-		shown.away.Store(false)
+		shown.Away.Store(false)
 		now = progress(now.Next)
 		if !now.Finished || now.Withheld != 0 || len(now.Results) != 4 || now.Next != 4 {
 			t.Errorf("when it is back: %+v", now)
@@ -117,11 +118,11 @@ func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 // rest, and counts what may not be read. What lies below a path and may not be read is not named.
 func TestAJobEndsWhereTheBucketDenies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tree := newFakeTree(1000, "d/a", "d/barred/b", "d/barred/c", "d/shut/e", "d/z", "barred/x")
-		shown := fakeRights{Tree: tree}
-		shown.barred = func(path string) bool { return strings.Contains(path, "barred") }
-		shown.denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.Contains(path, "shut") }
-		p, stop := running(t, Config{Rights: shown}, tree, newFakeCache(1<<30))
+		tree := prefetchtest.NewTree(1000, "d/a", "d/barred/b", "d/barred/c", "d/shut/e", "d/z", "barred/x")
+		shown := prefetchtest.Rights{Names: tree}
+		shown.Barred = func(path string) bool { return strings.Contains(path, "barred") }
+		shown.Denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.Contains(path, "shut") }
+		p, stop := running(t, Config{Rights: shown}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		warm := func(who session.Who) (WarmProgress, []string) {
 			t.Helper()
@@ -154,8 +155,8 @@ func TestAJobEndsWhereTheBucketDenies(t *testing.T) {
 // mount.
 func TestTheSizesOfASessionAreToldToWhoFoundThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tree := newFakeTree(1000, "d/a", "d/b", "x", "y")
-		p, stop := running(t, Config{}, tree, newFakeCache(1<<30))
+		tree := prefetchtest.NewTree(1000, "d/a", "d/b", "x", "y")
+		p, stop := running(t, Config{}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		open := func(who session.Who, announced, released string) (n session.Name) {
 			t.Helper()
@@ -204,9 +205,9 @@ func TestTheSizesOfASessionAreToldToWhoFoundThem(t *testing.T) {
 // are read, while more paths are to come.
 func TestManyPathsAreWarmedToTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names(strings.Repeat("d", 100), 2000)
-		tree := newFakeTree(1000, paths...)
-		p, stop := running(t, Config{}, tree, newFakeCache(1<<30))
+		paths := prefetchtest.Names(strings.Repeat("d", 100), 2000)
+		tree := prefetchtest.NewTree(1000, paths...)
+		p, stop := running(t, Config{}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -15,18 +14,18 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/residency"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 // Cache is what this package needs of a [cache.Cache].
 type Cache interface {
+	residency.Cache
 	Fetch(ctx context.Context, obj oss.Object) error
 	Hold(obj oss.Object)
 	Unhold(obj oss.Object, released bool)
 	HoldsBroken() uint64
-	Evict(obj oss.Object) (freed int64, err error)
-	Residency(obj oss.Object) cache.Residency
 	Accesses() <-chan oss.Object
 	Stats() cache.Stats
 }
@@ -59,6 +58,9 @@ type Config struct {
 
 // Prefetcher brings objects into a cache. It is safe for concurrent use.
 type Prefetcher struct {
+	// Paths tells what of paths is in the cache.
+	Paths *residency.Paths
+
 	cfg   Config
 	tree  manifest.Tree
 	cache Cache
@@ -70,8 +72,6 @@ type Prefetcher struct {
 	sched   *scheduler
 	resolve chan struct{}
 	goAway  chan struct{}
-	// measuring lets users measure one after the other.
-	measuring *turns
 	// loading has a place for each file of a session that is being read.
 	loading chan struct{}
 
@@ -119,7 +119,7 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	if cfg.Width == nil {
 		cfg.Width = func() int { return 64 }
 	}
-	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders), measuring: newTurns(max(1, runtime.GOMAXPROCS(0)/2))}
+	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders), Paths: residency.New(cfg.Rights, c)}
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger, Cost: cache.Cost})
 	p.mu.fetches = make(map[*session.Entry]*fetch)

@@ -20,20 +20,12 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// names returns n file names of a folder.
-func names(folder string, n int) []string {
-	var all []string
-	for i := range n {
-		all = append(all, fmt.Sprintf("%s/%04d", folder, i))
-	}
-	return all
-}
 
 var one = session.Key{UID: 7, Task: "task"}
 
@@ -61,9 +53,9 @@ func wait(t *testing.T, p *Prefetcher, n session.Name, paths []string) []session
 
 func TestAnnouncedFilesAreFetchedManyAtOnceAndHeldUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 500)
-		c := newFakeCache(1 << 30)
-		p, stop := running(t, Config{Width: func() int { return 64 }}, newFakeTree(100_000, paths...), c)
+		paths := prefetchtest.Names("train", 500)
+		c := prefetchtest.NewCache(1 << 30)
+		p, stop := running(t, Config{Width: func() int { return 64 }}, prefetchtest.NewTree(100_000, paths...), c)
 		defer stop()
 		n := open(t, p, one, 1000)
 		began := time.Now()
@@ -76,17 +68,17 @@ func TestAnnouncedFilesAreFetchedManyAtOnceAndHeldUntilReleased(t *testing.T) {
 			}
 		}
 		// 500 files, 128 at once, 10 ms each: four rounds.
-		if most, _ := c.flights(); most != 128 || time.Since(began) > 60*time.Millisecond {
+		if most, _ := c.Flights(); most != 128 || time.Since(began) > 60*time.Millisecond {
 			t.Errorf("%d at once, %v", most, time.Since(began))
 		}
-		if _, held := c.count(); held != 500 {
+		if _, held := c.Count(); held != 500 {
 			t.Errorf("%d are held", held)
 		}
 		if released, _, err := p.Release(n, paths); err != nil || released != 500 {
 			t.Errorf("%d released, %v", released, err)
 		}
 		synctest.Wait()
-		if _, held := c.count(); held != 0 {
+		if _, held := c.Count(); held != 0 {
 			t.Errorf("%d are still held", held)
 		}
 	})
@@ -94,9 +86,9 @@ func TestAnnouncedFilesAreFetchedManyAtOnceAndHeldUntilReleased(t *testing.T) {
 
 func TestRoomIsTheBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 30)
-		tree := newFakeTree(1<<20, paths...)
-		c := newFakeCache(10 << 20) // room for eight or nine
+		paths := prefetchtest.Names("train", 30)
+		tree := prefetchtest.NewTree(1<<20, paths...)
+		c := prefetchtest.NewCache(10 << 20) // room for eight or nine
 		p, stop := running(t, Config{}, tree, c)
 		defer stop()
 		n := open(t, p, one, 5)
@@ -128,9 +120,9 @@ func TestRoomIsTheBackpressure(t *testing.T) {
 
 func TestFolderIsOneUnitAndFailuresAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCache(1 << 30)
-		c.fail["data/bad/0001"] = oss.ErrChanged
-		tree := newFakeTree(1000, append(names("clip/a", 20), append(names("clip/b/c", 10), names("bad", 3)...)...)...)
+		c := prefetchtest.NewCache(1 << 30)
+		c.Fail["data/bad/0001"] = oss.ErrChanged
+		tree := prefetchtest.NewTree(1000, append(prefetchtest.Names("clip/a", 20), append(prefetchtest.Names("clip/b/c", 10), prefetchtest.Names("bad", 3)...)...)...)
 		tree["huge"] = oss.Object{Key: "data/huge", Size: 2 << 30}
 		p, stop := running(t, Config{}, tree, c)
 		defer stop()
@@ -152,7 +144,7 @@ func TestFolderIsOneUnitAndFailuresAreTold(t *testing.T) {
 		if f := files[3]; f.State != "failed" || rights.Errno(f.Err) != "ESTALE" {
 			t.Errorf("bad: %+v", f)
 		}
-		if _, held := c.count(); held != 30 {
+		if _, held := c.Count(); held != 30 {
 			t.Errorf("%d are held, want those of the folder", held)
 		}
 	})
@@ -161,8 +153,8 @@ func TestFolderIsOneUnitAndFailuresAreTold(t *testing.T) {
 func TestWhatIsTooLargeToBeHeldIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		c := newFakeCache(1 << 20)
-		tree := newFakeTree(2<<20, "a", "b", "c")
+		c := prefetchtest.NewCache(1 << 20)
+		tree := prefetchtest.NewTree(2<<20, "a", "b", "c")
 		tree["small"] = oss.Object{Key: "data/small", Size: 1000}
 		p, stop := runningWith(t, Config{}, tree, c, slog.New(slog.NewTextHandler(&said, nil)))
 		n := open(t, p, one, 10)
@@ -176,7 +168,7 @@ func TestWhatIsTooLargeToBeHeldIsSaidOnce(t *testing.T) {
 			}
 		}
 		stop()
-		if fetches, _ := c.count(); fetches != 1 {
+		if fetches, _ := c.Count(); fetches != 1 {
 			t.Errorf("%d fetched, want the small file alone", fetches)
 		}
 		if text := said.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "bytes=2097152") || !strings.Contains(text, "cache-size") {
@@ -187,25 +179,25 @@ func TestWhatIsTooLargeToBeHeldIsSaidOnce(t *testing.T) {
 
 func TestReleaseStopsWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCache(1 << 30)
-		c.delay = time.Hour
-		paths := names("train", 10)
-		p, stop := running(t, Config{}, newFakeTree(1000, paths...), c)
+		c := prefetchtest.NewCache(1 << 30)
+		c.Slow(time.Hour)
+		paths := prefetchtest.Names("train", 10)
+		p, stop := running(t, Config{}, prefetchtest.NewTree(1000, paths...), c)
 		defer stop()
 		n := open(t, p, one, 10)
 		if _, _, err := p.Preload(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if most, _ := c.flights(); most != 10 {
+		if most, _ := c.Flights(); most != 10 {
 			t.Fatalf("%d on their way", most)
 		}
 		if _, _, err := p.Release(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		fetches, held := c.count()
-		_, inFlight := c.flights()
+		fetches, held := c.Count()
+		_, inFlight := c.Flights()
 		if charged := p.Overview().Charged; inFlight != 0 || held != 0 || charged != 0 {
 			t.Errorf("%d of %d on their way, %d held, %d bytes charged", inFlight, fetches, held, charged)
 		}
@@ -214,9 +206,9 @@ func TestReleaseStopsWhatIsOnItsWay(t *testing.T) {
 
 func TestReadyIsNotSaidOfWhatTheCacheGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCache(1 << 30)
-		paths := names("train", 3)
-		tree := newFakeTree(1000, paths...)
+		c := prefetchtest.NewCache(1 << 30)
+		paths := prefetchtest.Names("train", 3)
+		tree := prefetchtest.NewTree(1000, paths...)
 		p, stop := running(t, Config{}, tree, c)
 		defer stop()
 		n := open(t, p, one, 10)
@@ -224,8 +216,8 @@ func TestReadyIsNotSaidOfWhatTheCacheGaveUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(t, p, n, paths)
-		c.slow(time.Minute)
-		c.lose(tree[paths[1]])
+		c.Slow(time.Minute)
+		c.Lose(tree[paths[1]])
 		time.Sleep(2 * keepEvery)
 		files, err := p.Status(context.Background(), session.Root(), n, paths)
 		if err != nil || files[0].State != "ready" || files[1].State != "fetching" {
@@ -239,20 +231,20 @@ func TestReadyIsNotSaidOfWhatTheCacheGaveUp(t *testing.T) {
 
 func TestLeaseEndsWithSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCache(1 << 30)
-		paths := names("train", 3)
-		p, stop := running(t, Config{}, newFakeTree(1000, paths...), c)
+		c := prefetchtest.NewCache(1 << 30)
+		paths := prefetchtest.Names("train", 3)
+		p, stop := running(t, Config{}, prefetchtest.NewTree(1000, paths...), c)
 		defer stop()
 		n := open(t, p, one, 10)
 		if _, _, err := p.Preload(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(session.DefaultLease - time.Minute)
-		if _, held := c.count(); held != 3 {
+		if _, held := c.Count(); held != 3 {
 			t.Errorf("%d are held before the lease is over", held)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, held := c.count(); held != 0 {
+		if _, held := c.Count(); held != 0 {
 			t.Errorf("%d are held after it", held)
 		}
 		if _, err := p.Quota(n); !errors.Is(err, session.ErrNoSession) {
@@ -295,9 +287,9 @@ func (s *memoryStore) Remove(_ context.Context, key session.Key) error {
 func TestADaemonGoesOnWhereItStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memoryStore{files: map[session.Key][]byte{}}
-		paths := names("train", 20)
-		tree := newFakeTree(1000, paths...)
-		p, stop := running(t, Config{Store: store}, tree, newFakeCache(1<<30))
+		paths := prefetchtest.Names("train", 20)
+		tree := prefetchtest.NewTree(1000, paths...)
+		p, stop := running(t, Config{Store: store}, tree, prefetchtest.NewCache(1<<30))
 		n := open(t, p, one, 100)
 		if _, _, err := p.Preload(n, paths); err != nil {
 			t.Fatal(err)
@@ -308,7 +300,7 @@ func TestADaemonGoesOnWhereItStopped(t *testing.T) {
 		}
 		stop() // the daemon goes; its cache with it
 
-		c := newFakeCache(1 << 30)
+		c := prefetchtest.NewCache(1 << 30)
 		p, stop = running(t, Config{Store: store}, tree, c)
 		defer stop()
 		got, err := p.Open(t.Context(), one, session.Params{Instance: "i", Buffer: 100})
@@ -316,7 +308,7 @@ func TestADaemonGoesOnWhereItStopped(t *testing.T) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		wait(t, p, session.Name{Session: got.Session, UID: one.UID}, paths[5:])
-		if fetches, held := c.count(); fetches != 15 || held != 15 {
+		if fetches, held := c.Count(); fetches != 15 || held != 15 {
 			t.Errorf("%d fetched, %d held", fetches, held)
 		}
 		if _, err := p.CloseSession(got.Session, one.UID, false); err != nil {
@@ -398,9 +390,9 @@ func openWarm(t *testing.T, p *Prefetcher, uid uint32, each bool) string {
 
 func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCache(1 << 30)
-		c.fail["data/bad/0001"] = oss.ErrAccessDenied
-		tree := newFakeTree(1000, append(names("good", 6000), names("bad", 3)...)...)
+		c := prefetchtest.NewCache(1 << 30)
+		c.Fail["data/bad/0001"] = oss.ErrAccessDenied
+		tree := prefetchtest.NewTree(1000, append(prefetchtest.Names("good", 6000), prefetchtest.Names("bad", 3)...)...)
 		p, stop := running(t, Config{}, tree, c)
 		defer stop()
 		for round, fetched := range []int64{6002_000, 0} {
@@ -436,18 +428,18 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, held := c.count(); held != 0 {
+		if _, held := c.Count(); held != 0 {
 			t.Errorf("%d are held", held)
 		}
-		measured := p.Measure(t.Context(), budget.User{}, session.Root(), []string{"good", "missing"})
+		measured := p.Paths.Measure(t.Context(), budget.User{}, session.Root(), []string{"good", "missing"})
 		if m := measured[0]; m.Files != 6000 || m.FilesWarm != 6000 || m.BytesWarm != m.Bytes || measured[1].Error == "" {
 			t.Errorf("after warming: %+v", measured)
 		}
-		results := p.Evict(t.Context(), session.Root(), []string{"good", "missing"})
+		results := p.Paths.Evict(t.Context(), session.Root(), []string{"good", "missing"})
 		if results[0].Files != 6000 || results[0].Bytes != 6000_000 || results[1].Error == "" {
 			t.Errorf("%+v", results)
 		}
-		if m := p.Measure(t.Context(), budget.User{}, session.Root(), []string{"good"})[0]; m.Files != 6000 || m.FilesWarm != 0 || m.BytesWarm != 0 {
+		if m := p.Paths.Measure(t.Context(), budget.User{}, session.Root(), []string{"good"})[0]; m.Files != 6000 || m.FilesWarm != 0 || m.BytesWarm != 0 {
 			t.Errorf("after evicting: %+v", m)
 		}
 	})
@@ -455,8 +447,8 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 
 func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCache(10 << 20)
-		p, stop := running(t, Config{}, newFakeTree(1<<20, names("d", 20)...), c)
+		c := prefetchtest.NewCache(10 << 20)
+		p, stop := running(t, Config{}, prefetchtest.NewTree(1<<20, prefetchtest.Names("d", 20)...), c)
 		defer stop()
 		job := openWarm(t, p, 0, false)
 		if _, err := p.AddWarm(t.Context(), job, session.As(0, 0, session.Groups{}, session.Base{}), []string{"d"}, true); err != nil {
@@ -475,28 +467,22 @@ func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
 	})
 }
 
-// access plays an open of a file.
-func (c *fakeCache) access(o oss.Object) {
-	c.accesses <- o
-	time.Sleep(time.Millisecond)
-}
-
 func TestDirectoryReadInOrderIsFetchedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 2000)
-		tree := newFakeTree(1000, paths...)
-		c := newFakeCache(1 << 30)
+		paths := prefetchtest.Names("train", 2000)
+		tree := prefetchtest.NewTree(1000, paths...)
+		c := prefetchtest.NewCache(1 << 30)
 		_, stop := running(t, Config{Prefix: "data/", Guess: true}, tree, c)
 		defer stop()
 		for _, path := range paths[:20] {
-			c.access(tree[path])
+			c.Access(tree[path])
 		}
 		time.Sleep(time.Second)
-		fetches, _ := c.count()
+		fetches, _ := c.Count()
 		if fetches < aheadFiles || fetches > aheadFiles+20 {
 			t.Errorf("%d were fetched, want about %d", fetches, aheadFiles)
 		}
-		for _, key := range c.fetched() {
+		for _, key := range c.Fetched() {
 			if key > fmt.Sprintf("data/train/%04d", 20+aheadFiles) {
 				t.Errorf("%s is too far ahead", key)
 			}
@@ -506,17 +492,17 @@ func TestDirectoryReadInOrderIsFetchedAhead(t *testing.T) {
 
 func TestDirectoryReadInAnyOrderIsWarmedIntoTheRoomThatIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 2000)
-		tree := newFakeTree(10_000, paths...)
-		c := newFakeCache(10 << 20)
+		paths := prefetchtest.Names("train", 2000)
+		tree := prefetchtest.NewTree(10_000, paths...)
+		c := prefetchtest.NewCache(10 << 20)
 		_, stop := running(t, Config{Prefix: "data/", Guess: true}, tree, c)
 		defer stop()
 		rng := rand.New(rand.NewPCG(1, 2))
 		for _, i := range rng.Perm(len(paths))[:behindAfter] {
-			c.access(tree[paths[i]])
+			c.Access(tree[paths[i]])
 		}
 		time.Sleep(10 * time.Second)
-		fetches, _ := c.count()
+		fetches, _ := c.Count()
 		room := int(int64(9<<20) / cache.Cost(oss.Object{Size: 10_000}))
 		if fetches < room-3 || fetches > room {
 			t.Errorf("%d were fetched, there is room for %d", fetches, room)
@@ -526,15 +512,15 @@ func TestDirectoryReadInAnyOrderIsWarmedIntoTheRoomThatIsFree(t *testing.T) {
 
 func TestNothingIsGuessedUnlessAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 300)
-		tree := newFakeTree(1000, paths...)
-		c := newFakeCache(1 << 30)
+		paths := prefetchtest.Names("train", 300)
+		tree := prefetchtest.NewTree(1000, paths...)
+		c := prefetchtest.NewCache(1 << 30)
 		_, stop := running(t, Config{Prefix: "data/"}, tree, c)
 		defer stop()
 		for _, path := range paths {
-			c.access(tree[path])
+			c.Access(tree[path])
 		}
-		if fetches, _ := c.count(); fetches != 0 {
+		if fetches, _ := c.Count(); fetches != 0 {
 			t.Errorf("%d were fetched", fetches)
 		}
 	})
@@ -542,8 +528,8 @@ func TestNothingIsGuessedUnlessAsked(t *testing.T) {
 
 func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCache(1 << 20)
-		tree := fakeTree{}
+		c := prefetchtest.NewCache(1 << 20)
+		tree := prefetchtest.Tree{}
 		for i := range 200 {
 			for k := range 5 {
 				path := fmt.Sprintf("w%d/%d", i, k)
@@ -581,7 +567,7 @@ func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 		}
 		clients.Wait()
 		synctest.Wait()
-		if _, held := c.count(); held != 0 {
+		if _, held := c.Count(); held != 0 {
 			t.Errorf("%d are held at the end", held)
 		}
 	})
@@ -591,10 +577,10 @@ func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 // more than that.
 func TestOneUsersAnnouncementIsNotAnothers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tree := newFakeTree(1000, "vault/x", "pub/x")
+		tree := prefetchtest.NewTree(1000, "vault/x", "pub/x")
 		denied := func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasPrefix(path, "vault") }
-		c := newFakeCache(1 << 30)
-		p, stop := running(t, Config{Rights: fakeRights{Tree: tree, denied: denied}}, tree, c)
+		c := prefetchtest.NewCache(1 << 30)
+		p, stop := running(t, Config{Rights: prefetchtest.Rights{Names: tree, Denied: denied}}, tree, c)
 		defer stop()
 		paths := []string{"vault/x", "pub/x"}
 		for _, who := range []session.Who{session.Root(), session.As(7, 7, session.Groups{}, session.Base{})} {
@@ -616,7 +602,7 @@ func TestOneUsersAnnouncementIsNotAnothers(t *testing.T) {
 				t.Errorf("user %d: %+v", who.UID, f)
 			}
 		}
-		if got := c.fetched(); len(got) != 2 {
+		if got := c.Fetched(); len(got) != 2 {
 			t.Errorf("fetched %v", got)
 		}
 	})
@@ -625,7 +611,7 @@ func TestOneUsersAnnouncementIsNotAnothers(t *testing.T) {
 // TestASessionThatIsFoundAgainHasTheRightsOfWhoOpensIt: a file says nothing of rights.
 func TestASessionThatIsFoundAgainHasTheRightsOfWhoOpensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tree := newFakeTree(1000, "x")
+		tree := prefetchtest.NewTree(1000, "x")
 		key := session.Key{UID: 7}
 		data, err := encodeSession(savedHeader{Key: key}, session.Params{Buffer: 10, Lease: time.Hour}, []session.Held{{Path: "x"}}, time.Now())
 		if err != nil {
@@ -633,7 +619,7 @@ func TestASessionThatIsFoundAgainHasTheRightsOfWhoOpensIt(t *testing.T) {
 		}
 		denied := func(who session.Who, _ string) bool { return who.UID != 7 || who.Bits(0o700, 7, 7) == 0 }
 		store := &memoryStore{files: map[session.Key][]byte{key: data}}
-		p, stop := running(t, Config{Store: store, Rights: fakeRights{Tree: tree, denied: denied}}, tree, newFakeCache(1<<30))
+		p, stop := running(t, Config{Store: store, Rights: prefetchtest.Rights{Names: tree, Denied: denied}}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		who := session.As(7, 7, session.Groups{}, session.Base{})
 		got, err := p.Open(t.Context(), key, session.Params{Buffer: 10, Who: who})

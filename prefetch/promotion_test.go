@@ -13,13 +13,14 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/oss/limiter"
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 )
 
 // TestWhoReadsWhatWasAnnouncedOvertakesTheOthers has an object store that bears one
 // request at a time. All that was announced waits for it when the last file is read.
 func TestWhoReadsWhatWasAnnouncedOvertakesTheOthers(t *testing.T) {
 	const size = 10_000
-	paths := names("d", 20)
+	paths := prefetchtest.Names("d", 20)
 	arrived, answer := make(chan string), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := strings.TrimPrefix(r.URL.Path, "/bucket/")
@@ -53,7 +54,7 @@ func TestWhoReadsWhatWasAnnouncedOvertakesTheOthers(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	tree := newFakeTree(size, paths...)
+	tree := prefetchtest.NewTree(size, paths...)
 	p, stop := running(t, Config{}, tree, c)
 	defer stop()
 	n := open(t, p, one, 100)

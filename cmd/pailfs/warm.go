@@ -16,6 +16,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/terminal"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/residency"
 	"github.com/pailfs/pailfs/prefetch/rights"
 )
 
@@ -283,7 +284,7 @@ func (c *evictCmd) evict(ctx context.Context, w io.Writer, client *control.Clien
 	return nil
 }
 
-func (c *evictCmd) show(w io.Writer, r prefetch.Evicted) error {
+func (c *evictCmd) show(w io.Writer, r residency.Evicted) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(r)
 	}

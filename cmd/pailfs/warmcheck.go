@@ -8,8 +8,8 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/terminal"
-	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/residency"
 )
 
 // warmCheck says how much of the paths is in the cache, and fails unless all is.
@@ -36,7 +36,7 @@ func warmCheck(ctx context.Context, p command.Program, client *control.Client, p
 	return nil
 }
 
-func showMeasured(p command.Program, m prefetch.Measured, asJSON bool) error {
+func showMeasured(p command.Program, m residency.Measured, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(p.Stdout).Encode(m)
 	}

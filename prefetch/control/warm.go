@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/residency"
 )
 
 // WarmOpenParams are the parameters of warm.open.
@@ -111,7 +112,7 @@ type EvictParams struct {
 
 // EvictResult is the result of evict.
 type EvictResult struct {
-	Results []prefetch.Evicted `json:"results"`
+	Results []residency.Evicted `json:"results"`
 }
 
 func (l *loader) evict(ctx context.Context, c Caller, in EvictParams) (EvictResult, error) {
@@ -119,7 +120,7 @@ func (l *loader) evict(ctx context.Context, c Caller, in EvictParams) (EvictResu
 	if err != nil {
 		return EvictResult{}, err
 	}
-	results := l.p.Evict(ctx, c.Who(), paths)
+	results := l.p.Paths.Evict(ctx, c.Who(), paths)
 	for i := range results {
 		r := &results[i]
 		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)
@@ -135,7 +136,7 @@ type MeasureParams struct {
 
 // MeasureResult is the result of measure.
 type MeasureResult struct {
-	Results []prefetch.Measured `json:"results"`
+	Results []residency.Measured `json:"results"`
 }
 
 func (l *loader) measure(ctx context.Context, c Caller, in MeasureParams) (MeasureResult, error) {
@@ -143,7 +144,7 @@ func (l *loader) measure(ctx context.Context, c Caller, in MeasureParams) (Measu
 	if err != nil {
 		return MeasureResult{}, err
 	}
-	results := l.p.Measure(ctx, c.User(), c.Who(), paths)
+	results := l.p.Paths.Measure(ctx, c.User(), c.Who(), paths)
 	for i := range results {
 		r := &results[i]
 		r.Path, r.Error = relative(c.Dir, r.Path), told(c, r.Err, r.Error)

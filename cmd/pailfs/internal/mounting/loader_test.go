@@ -15,8 +15,8 @@ import (
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
-	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/residency"
 	"github.com/pailfs/pailfs/prefetch/sessionstore"
 )
 
@@ -324,7 +324,7 @@ func TestWarmAndEvict(t *testing.T) {
 		t.Errorf("evict says %s", o.Stdout)
 	}
 	o = programtest.Run(t, programtest.Environ(), "warm", "--check", "--json", filepath.Join(m.at, "train"))
-	var measured prefetch.Measured
+	var measured residency.Measured
 	if err := json.Unmarshal([]byte(o.Stdout), &measured); err != nil || o.Code != command.Failed || measured.Files != 20 || measured.FilesWarm != 19 {
 		t.Errorf("exit code %d of warm --check, %v\n%s%s", o.Code, err, o.Stdout, o.Stderr)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
-	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/residency"
 )
 
 // vaultMount has vault/, which is root's alone, and pub/, which is not.
@@ -78,7 +78,7 @@ func TestAVaultTellsNothing(t *testing.T) {
 		if f != (control.FileStatus{Path: path, State: "failed", Error: "user 1004 may not read it", Errno: "EACCES"}) {
 			t.Errorf("told %+v", f)
 		}
-		if r.Path = ""; r != (prefetch.Measured{Error: "user 1004 may not read it"}) {
+		if r.Path = ""; r != (residency.Measured{Error: "user 1004 may not read it"}) {
 			t.Errorf("told %+v", r)
 		}
 		if w.State != "failed" || w.Files != 0 || w.Bytes != 0 || w.Error != "user 1004 may not read it" {

@@ -1,17 +1,15 @@
-package prefetch
+package prefetchtest
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"log/slog"
 	"path"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/pailfs/pailfs/cache"
@@ -21,9 +19,9 @@ import (
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
-// fakeCache takes a moment to fetch, keeps what it was given until it is evicted,
+// Cache takes a moment to fetch, keeps what it was given until it is evicted,
 // and counts holds.
-type fakeCache struct {
+type Cache struct {
 	limit int64
 
 	mu       sync.Mutex
@@ -33,19 +31,21 @@ type fakeCache struct {
 	fetches  []string
 	inFlight int
 	most     int
-	fail     map[string]error
+	Fail     map[string]error
 	broken   uint64
 	accesses chan oss.Object
 }
 
-func newFakeCache(limit int64) *fakeCache {
-	return &fakeCache{
+// NewCache returns a cache with an SSD tier of so many bytes.
+func NewCache(limit int64) *Cache {
+	return &Cache{
 		limit: limit, delay: 10 * time.Millisecond, there: map[oss.Object]bool{}, held: map[oss.Object]int{},
-		fail: map[string]error{}, accesses: make(chan oss.Object, 1024),
+		Fail: map[string]error{}, accesses: make(chan oss.Object, 1024),
 	}
 }
 
-func (c *fakeCache) Fetch(ctx context.Context, o oss.Object) error {
+// Fetch takes a while and fails if it was told to.
+func (c *Cache) Fetch(ctx context.Context, o oss.Object) error {
 	c.mu.Lock()
 	if c.there[o] {
 		c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *fakeCache) Fetch(ctx context.Context, o oss.Object) error {
 	c.fetches = append(c.fetches, o.Key)
 	c.inFlight++
 	c.most = max(c.most, c.inFlight)
-	err, delay := c.fail[o.Key], c.delay
+	err, delay := c.Fail[o.Key], c.delay
 	c.mu.Unlock()
 	select {
 	case <-time.After(delay):
@@ -70,13 +70,15 @@ func (c *fakeCache) Fetch(ctx context.Context, o oss.Object) error {
 	return err
 }
 
-func (c *fakeCache) Hold(o oss.Object) {
+// Hold counts.
+func (c *Cache) Hold(o oss.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held[o]++
 }
 
-func (c *fakeCache) Unhold(o oss.Object, _ bool) {
+// Unhold ends what Hold began.
+func (c *Cache) Unhold(o oss.Object, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held[o]--; c.held[o] == 0 {
@@ -84,21 +86,23 @@ func (c *fakeCache) Unhold(o oss.Object, _ bool) {
 	}
 }
 
-// lose takes an object away though it is held.
-func (c *fakeCache) lose(o oss.Object) {
+// Lose takes an object away though it is held.
+func (c *Cache) Lose(o oss.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.there, o)
 	c.broken++
 }
 
-func (c *fakeCache) HoldsBroken() uint64 {
+// HoldsBroken tells how many objects were lost.
+func (c *Cache) HoldsBroken() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken
 }
 
-func (c *fakeCache) Evict(o oss.Object) (int64, error) {
+// Evict takes an object away that is not held.
+func (c *Cache) Evict(o oss.Object) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held[o] > 0 {
@@ -111,7 +115,8 @@ func (c *fakeCache) Evict(o oss.Object) (int64, error) {
 	return o.Size, nil
 }
 
-func (c *fakeCache) Residency(o oss.Object) cache.Residency {
+// Residency tells whether an object is there, as a whole.
+func (c *Cache) Residency(o oss.Object) cache.Residency {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.there[o] {
@@ -120,9 +125,17 @@ func (c *fakeCache) Residency(o oss.Object) cache.Residency {
 	return cache.Residency{}
 }
 
-func (c *fakeCache) Accesses() <-chan oss.Object { return c.accesses }
+// Accesses returns what [Cache.Access] was told.
+func (c *Cache) Accesses() <-chan oss.Object { return c.accesses }
 
-func (c *fakeCache) Stats() cache.Stats {
+// Access plays an open of a file.
+func (c *Cache) Access(o oss.Object) {
+	c.accesses <- o
+	time.Sleep(time.Millisecond)
+}
+
+// Stats tells of a large memory and of the SSD tier.
+func (c *Cache) Stats() cache.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	used := int64(0)
@@ -132,27 +145,29 @@ func (c *fakeCache) Stats() cache.Stats {
 	return cache.Stats{Memory: cache.MemoryStats{Limit: 1 << 30}, SSD: &cache.SSDStats{Limit: c.limit, Used: used}}
 }
 
-// flights returns how many were on their way at most, and are now.
-func (c *fakeCache) flights() (most, now int) {
+// Flights returns how many were on their way at most, and are now.
+func (c *Cache) Flights() (most, now int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.most, c.inFlight
 }
 
-// slow makes the fetches that begin from now on take longer.
-func (c *fakeCache) slow(delay time.Duration) {
+// Slow makes the fetches that begin from now on take longer.
+func (c *Cache) Slow(delay time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.delay = delay
 }
 
-func (c *fakeCache) fetched() []string {
+// Fetched returns the keys that were fetched, in order.
+func (c *Cache) Fetched() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.fetches)
 }
 
-func (c *fakeCache) count() (fetches, held int) {
+// Count returns how many objects were fetched, and how many are held.
+func (c *Cache) Count() (fetches, held int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.fetches), len(c.held)
@@ -166,18 +181,29 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// fakeTree is a tree of files by path.
-type fakeTree map[string]oss.Object
+// Names returns n file names of a folder.
+func Names(folder string, n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s/%04d", folder, i))
+	}
+	return all
+}
 
-func newFakeTree(size int64, paths ...string) fakeTree {
-	tree := fakeTree{}
+// Tree is a tree of files by path.
+type Tree map[string]oss.Object
+
+// NewTree returns a tree of files of one size.
+func NewTree(size int64, paths ...string) Tree {
+	tree := Tree{}
 	for _, p := range paths {
 		tree[p] = oss.Object{Key: "data/" + p, ETag: "E", Size: size}
 	}
 	return tree
 }
 
-func (f fakeTree) Lookup(_ context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
+// Lookup implements [manifest.Tree].
+func (f Tree) Lookup(_ context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
 	full := join(dir, name)
 	if o, ok := f[full]; ok {
 		return manifest.Entry{Name: name, Kind: manifest.File, Object: o}, manifest.Validity{}, nil
@@ -190,7 +216,8 @@ func (f fakeTree) Lookup(_ context.Context, dir, name string) (manifest.Entry, m
 	return manifest.Entry{}, manifest.Validity{}, iofs.ErrNotExist
 }
 
-func (f fakeTree) ReadDir(_ context.Context, dir, after string, limit int) ([]manifest.Entry, manifest.Validity, error) {
+// ReadDir implements [manifest.Tree].
+func (f Tree) ReadDir(_ context.Context, dir, after string, limit int) ([]manifest.Entry, manifest.Validity, error) {
 	found := map[string]manifest.Entry{}
 	for p, o := range f {
 		rest, ok := p, true
@@ -217,61 +244,69 @@ func (f fakeTree) ReadDir(_ context.Context, dir, after string, limit int) ([]ma
 	return entries[:min(len(entries), limit)], manifest.Validity{}, nil
 }
 
-func (f fakeTree) ReadLink(context.Context, manifest.Entry) (string, error) {
+// ReadLink implements [manifest.Tree].
+func (f Tree) ReadLink(context.Context, manifest.Entry) (string, error) {
 	return "", iofs.ErrInvalid
 }
 
-func (f fakeTree) Problems() manifest.Problems { return manifest.Problems{} }
+// Problems implements [manifest.Tree].
+func (f Tree) Problems() manifest.Problems { return manifest.Problems{} }
 
-// fakeRights are those to the names of a tree without links.
-type fakeRights struct {
-	manifest.Tree
-	// denied, if set, says of a path that somebody may not read it.
-	denied func(who session.Who, path string) bool
-	// barred, if set, says of a path that the bucket lets nobody look it up or list it. Of
+// Rights are those to the names of a tree without links.
+type Rights struct {
+	Names manifest.Tree
+	// Denied, if set, says of a path that somebody may not read it.
+	Denied func(who session.Who, path string) bool
+	// Barred, if set, says of a path that the bucket lets nobody look it up or list it. Of
 	// root's rights nothing has to be looked up.
-	barred func(path string) bool
-	// away, if set, says whether the store does not answer at present, without which
+	Barred func(path string) bool
+	// Away, if set, says whether the store does not answer at present, without which
 	// nothing can be told to anybody but root.
-	away *atomic.Bool
+	Away *atomic.Bool
 }
+
+// page is how many names are listed at once.
+const page = 512
 
 var errAway = errors.New("dial tcp: connection refused")
 
-var _ rights.Rights = fakeRights{}
+var _ rights.Rights = Rights{}
 
-func (r fakeRights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
+// Open implements [rights.Rights].
+func (r Rights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
 	if err := r.Refused(ctx, who, name); err != nil || name == "" {
 		return rights.Found{Directory: true}, err
 	}
 	dir, base := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
-	e, _, err := r.Lookup(ctx, dir, base)
+	e, _, err := r.Names.Lookup(ctx, dir, base)
 	return r.found(who, dir, e), errors.Join(r.bar(name), err)
 }
 
 // bar is what the bucket answers.
-func (r fakeRights) bar(name string) error {
-	if r.barred != nil && r.barred(name) {
+func (r Rights) bar(name string) error {
+	if r.Barred != nil && r.Barred(name) {
 		return fmt.Errorf("list %q: %w", name, oss.ErrAccessDenied)
 	}
 	return nil
 }
 
-func (r fakeRights) ReadDir(ctx context.Context, who session.Who, dir, after string) ([]rights.Found, error) {
-	entries, _, err := r.Tree.ReadDir(ctx, dir, after, pageSize)
-	page := make([]rights.Found, len(entries))
+// ReadDir implements [rights.Rights].
+func (r Rights) ReadDir(ctx context.Context, who session.Who, dir, after string) ([]rights.Found, error) {
+	entries, _, err := r.Names.ReadDir(ctx, dir, after, page)
+	all := make([]rights.Found, len(entries))
 	for i, e := range entries {
-		page[i] = r.found(who, dir, e)
+		all[i] = r.found(who, dir, e)
 	}
-	return page, errors.Join(r.Refused(ctx, who, dir), r.bar(dir), err)
+	return all, errors.Join(r.Refused(ctx, who, dir), r.bar(dir), err)
 }
 
-func (r fakeRights) Refused(_ context.Context, who session.Who, name string) error {
+// Refused implements [rights.Rights].
+func (r Rights) Refused(_ context.Context, who session.Who, name string) error {
 	switch {
-	case r.away != nil && r.away.Load() && !who.IsRoot():
+	case r.Away != nil && r.Away.Load() && !who.IsRoot():
 		return errAway
-	case r.denied != nil && r.denied(who, name):
+	case r.Denied != nil && r.Denied(who, name):
 		return iofs.ErrPermission
 	case !who.IsRoot():
 		return r.bar(name)
@@ -279,41 +314,15 @@ func (r fakeRights) Refused(_ context.Context, who session.Who, name string) err
 	return nil
 }
 
-func (r fakeRights) Keep(ctx context.Context, who session.Who, name string) error {
+// Keep implements [rights.Rights].
+func (r Rights) Keep(ctx context.Context, who session.Who, name string) error {
 	return r.Refused(ctx, who, name)
 }
 
-func (r fakeRights) found(who session.Who, dir string, e manifest.Entry) rights.Found {
+func (r Rights) found(who session.Who, dir string, e manifest.Entry) rights.Found {
 	f := rights.Found{Path: join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
 	if err := r.Refused(context.Background(), who, f.Path); err != nil {
 		f.Object, f.Err = oss.Object{}, err
 	}
 	return f
-}
-
-// running starts a prefetcher and returns what stops it.
-func running(t *testing.T, cfg Config, tree manifest.Tree, c Cache) (*Prefetcher, func()) {
-	t.Helper()
-	return runningWith(t, cfg, tree, c, nil)
-}
-
-// runningWith is running with a log.
-func runningWith(t *testing.T, cfg Config, tree manifest.Tree, c Cache, log *slog.Logger) (*Prefetcher, func()) {
-	t.Helper()
-	if cfg.Rights == nil {
-		cfg.Rights = fakeRights{Tree: tree}
-	}
-	p, err := New(cfg, tree, c, nil, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	return p, func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
 }

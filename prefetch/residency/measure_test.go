@@ -1,4 +1,4 @@
-package prefetch
+package residency
 
 import (
 	"context"
@@ -11,57 +11,14 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
-func TestTurnsGoRoundTheUsers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
-		greedy, late, gone := budget.User{UID: 1}, budget.User{UID: 1, Guest: true}, budget.User{UID: 3}
-		if err := turns.take(t.Context(), greedy); err != nil {
-			t.Fatal(err)
-		}
-		var all sync.WaitGroup
-		var order []budget.User // by whoever has the turn
-		wait := func(u budget.User) {
-			all.Go(func() {
-				if err := turns.take(t.Context(), u); err != nil {
-					t.Error(err)
-				}
-				order = append(order, u)
-				turns.give()
-			})
-			synctest.Wait()
-		}
-		for range 50 {
-			wait(greedy)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		all.Go(func() {
-			if err := turns.take(ctx, gone); err == nil {
-				t.Error("it took a turn though nobody wanted it any more")
-			}
-		})
-		synctest.Wait()
-		wait(late)
-		wait(late)
-		cancel()
-		synctest.Wait()
-		turns.give()
-		all.Wait()
-		if len(order) != 52 || order[1] != late || order[3] != late {
-			t.Errorf("the turns of %v were at %v", late, order[:8])
-		}
-		if turns.mu.free != 1 || len(turns.mu.waiting) != 0 || len(turns.mu.users) != 0 {
-			t.Errorf("after all: %+v", &turns.mu)
-		}
-	})
-}
-
 // slowRights take a while for every file, and count who asks at once.
 type slowRights struct {
-	fakeRights
+	prefetchtest.Rights
 	mu        *sync.Mutex
 	now, most *int
 }
@@ -75,17 +32,16 @@ func (r slowRights) Open(ctx context.Context, who session.Who, name string) (rig
 	r.mu.Lock()
 	*r.now--
 	r.mu.Unlock()
-	return r.fakeRights.Open(ctx, who, name)
+	return r.Rights.Open(ctx, who, name)
 }
 
 func TestOneUserWhoMeasuresMuchDoesNotKeepOthersWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 10)
-		tree := newFakeTree(1000, paths...)
+		paths := prefetchtest.Names("train", 10)
+		tree := prefetchtest.NewTree(1000, paths...)
 		var now, most int
-		rights := slowRights{fakeRights{Tree: tree}, &sync.Mutex{}, &now, &most}
-		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
-		defer stop()
+		shown := slowRights{prefetchtest.Rights{Names: tree}, &sync.Mutex{}, &now, &most}
+		p := New(shown, prefetchtest.NewCache(1<<30))
 		measure := func(uid uint32) {
 			if got := p.Measure(t.Context(), budget.User{UID: uid}, session.As(uid, uid, session.Groups{}, session.Base{}), paths); len(got) != len(paths) || got[9].Files != 1 {
 				t.Errorf("user %d: %+v", uid, got)
@@ -112,7 +68,7 @@ func TestOneUserWhoMeasuresMuchDoesNotKeepOthersWaiting(t *testing.T) {
 
 // stuckRights wait at a path until they are freed, as for a store that does not answer.
 type stuckRights struct {
-	fakeRights
+	prefetchtest.Rights
 	stuck chan struct{}
 }
 
@@ -127,21 +83,20 @@ func (r stuckRights) wait(ctx context.Context, name string) {
 
 func (r stuckRights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
 	r.wait(ctx, name)
-	return r.fakeRights.Open(ctx, who, name)
+	return r.Rights.Open(ctx, who, name)
 }
 
 func (r stuckRights) ReadDir(ctx context.Context, who session.Who, name, after string) ([]rights.Found, error) {
 	r.wait(ctx, "stuck") // at any directory
-	return r.fakeRights.ReadDir(ctx, who, name, after)
+	return r.Rights.ReadDir(ctx, who, name, after)
 }
 
 // TestWhoWaitsForTheStoreKeepsNobodyFromMeasuring: one who does lends its turn.
 func TestWhoWaitsForTheStoreKeepsNobodyFromMeasuring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tree := newFakeTree(1000, "stuck", "d/a", "x")
-		rights := stuckRights{fakeRights{Tree: tree}, make(chan struct{})}
-		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
-		defer stop()
+		tree := prefetchtest.NewTree(1000, "stuck", "d/a", "x")
+		shown := stuckRights{prefetchtest.Rights{Names: tree}, make(chan struct{})}
+		p := New(shown, prefetchtest.NewCache(1<<30))
 		atOnce := max(1, runtime.GOMAXPROCS(0)/2)
 		measure := func(ctx context.Context, uid uint32, path string) []Measured {
 			return p.Measure(ctx, budget.User{UID: uid}, session.As(uid, uid, session.Groups{}, session.Base{}), []string{path})
@@ -161,9 +116,9 @@ func TestWhoWaitsForTheStoreKeepsNobodyFromMeasuring(t *testing.T) {
 		if got := measure(ctx, 8, "x"); len(got) != 1 || got[0].Files != 1 || ctx.Err() != nil {
 			t.Errorf("beside those who wait for the store: %+v, %v", got, ctx.Err())
 		}
-		close(rights.stuck)
+		close(shown.stuck)
 		all.Wait()
-		if free := p.measuring.mu.free; free != atOnce {
+		if free := p.measuring.Free(); free != atOnce {
 			t.Errorf("%d turns are free", free)
 		}
 	})
@@ -171,12 +126,11 @@ func TestWhoWaitsForTheStoreKeepsNobodyFromMeasuring(t *testing.T) {
 
 func TestWhoStopsMeasuringGivesItsTurnBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		paths := names("train", 10)
-		tree := newFakeTree(1000, paths...)
+		paths := prefetchtest.Names("train", 10)
+		tree := prefetchtest.NewTree(1000, paths...)
 		var now, most int
-		rights := slowRights{fakeRights{Tree: tree}, &sync.Mutex{}, &now, &most}
-		p, stop := running(t, Config{Rights: rights}, tree, newFakeCache(1<<30))
-		defer stop()
+		shown := slowRights{prefetchtest.Rights{Names: tree}, &sync.Mutex{}, &now, &most}
+		p := New(shown, prefetchtest.NewCache(1<<30))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -188,7 +142,7 @@ func TestWhoStopsMeasuringGivesItsTurnBack(t *testing.T) {
 		if got := p.Measure(t.Context(), budget.User{}, session.Root(), paths); len(got) != 10 || got[0].Files != 1 {
 			t.Errorf("afterwards: %v", fmt.Sprint(got))
 		}
-		if free := p.measuring.mu.free; free != max(1, runtime.GOMAXPROCS(0)/2) {
+		if free := p.measuring.Free(); free != max(1, runtime.GOMAXPROCS(0)/2) {
 			t.Errorf("%d turns are free", free)
 		}
 	})

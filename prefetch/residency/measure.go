@@ -1,4 +1,4 @@
-package prefetch
+package residency
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/internal/turns"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
@@ -39,15 +40,15 @@ type Measured struct {
 //
 // It works in turns with what other users measure, u being whose turn it is, and leaves
 // half of the processors to others. While it waits for the store others have its turn.
-func (p *Prefetcher) Measure(ctx context.Context, u budget.User, who session.Who, paths []string) []Measured {
+func (p *Paths) Measure(ctx context.Context, u budget.User, who session.Who, paths []string) []Measured {
 	results := make([]Measured, 0, len(paths))
-	mine := &turn{of: p.measuring, user: u}
-	if err := mine.take(ctx); err != nil {
+	mine := p.measuring.Of(u)
+	if err := mine.Take(ctx); err != nil {
 		return results
 	}
-	defer mine.end()
-	pause := func() error { return mine.pause(ctx, measureStep) }
-	lent := lentRights{p.cfg.Rights, mine}
+	defer mine.End()
+	pause := func() error { return mine.Pause(ctx, measureStep) }
+	lent := lentRights{p.rights, mine}
 	for _, path := range paths {
 		if pause() != nil {
 			break
@@ -85,15 +86,15 @@ func (p *Prefetcher) Measure(ctx context.Context, u budget.User, who session.Who
 // lentRights lend a turn while the object store is asked.
 type lentRights struct {
 	rights.Rights
-	turn *turn
+	turn *turns.Turn
 }
 
 func (r lentRights) Open(ctx context.Context, who session.Who, path string) (found rights.Found, err error) {
-	lost := r.turn.lend(ctx, storeStep, func() { found, err = r.Rights.Open(ctx, who, path) })
+	lost := r.turn.Lend(ctx, storeStep, func() { found, err = r.Rights.Open(ctx, who, path) })
 	return found, cmp.Or(err, lost)
 }
 
 func (r lentRights) ReadDir(ctx context.Context, who session.Who, path, after string) (page []rights.Found, err error) {
-	lost := r.turn.lend(ctx, storeStep, func() { page, err = r.Rights.ReadDir(ctx, who, path, after) })
+	lost := r.turn.Lend(ctx, storeStep, func() { page, err = r.Rights.ReadDir(ctx, who, path, after) })
 	return page, cmp.Or(err, lost)
 }

@@ -1,4 +1,4 @@
-package prefetch
+package turns
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // turns lets users work one after the other, a few of them at once: whoever asks for much
 // waits for its own, and others for no more than one step of each who came before.
-type turns struct {
+type Turns struct {
 	mu struct {
 		sync.Mutex
 		// free is how many more may work now.
@@ -23,16 +23,16 @@ type turns struct {
 	}
 }
 
-// newTurns returns turns of which so many may be taken at once.
-func newTurns(atOnce int) *turns {
-	t := &turns{}
+// New returns turns of which so many may be taken at once.
+func New(atOnce int) *Turns {
+	t := &Turns{}
 	t.mu.free = atOnce
 	t.mu.waiting = make(map[budget.User][]chan struct{})
 	return t
 }
 
 // take waits for a turn of the user, which must be given back, or until ctx ends.
-func (t *turns) take(ctx context.Context, u budget.User) error {
+func (t *Turns) take(ctx context.Context, u budget.User) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (t *turns) take(ctx context.Context, u budget.User) error {
 }
 
 // leave takes out of the queue who will not wait any longer.
-func (t *turns) leave(u budget.User, mine chan struct{}) {
+func (t *Turns) leave(u budget.User, mine chan struct{}) {
 	t.mu.Lock()
 	at := slices.Index(t.mu.waiting[u], mine)
 	if at >= 0 {
@@ -75,7 +75,7 @@ func (t *turns) leave(u budget.User, mine chan struct{}) {
 }
 
 // give gives a turn back, to the user who has waited longest since it had one.
-func (t *turns) give() {
+func (t *Turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.mu.users) == 0 {
@@ -96,40 +96,50 @@ func (t *turns) give() {
 }
 
 // alone reports whether nobody waits.
-func (t *turns) alone() bool {
+func (t *Turns) alone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.mu.users) == 0
 }
 
-// turn is the turn of a user who works for longer than one. It is used by one goroutine.
-type turn struct {
-	of   *turns
+// Of returns the turn of a user, which must be taken.
+func (t *Turns) Of(u budget.User) *Turn { return &Turn{of: t, user: u} }
+
+// Free returns how many more may work now.
+func (t *Turns) Free() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.free
+}
+
+// Turn is the turn of a user who works for longer than one. It is used by one goroutine.
+type Turn struct {
+	of   *Turns
 	user budget.User
 	// taken says that it has to be given back, began when it came.
 	taken bool
 	began time.Time
 }
 
-// take waits for the turn.
-func (t *turn) take(ctx context.Context) error {
+// Take waits for the turn.
+func (t *Turn) Take(ctx context.Context) error {
 	err := t.of.take(ctx, t.user)
 	t.taken, t.began = err == nil, time.Now()
 	return err
 }
 
-// pause lets others have their turn, if any wait and this one has lasted for step.
-func (t *turn) pause(ctx context.Context, step time.Duration) error {
+// Pause lets others have their turn, if any wait and this one has lasted for step.
+func (t *Turn) Pause(ctx context.Context, step time.Duration) error {
 	if !t.taken || time.Since(t.began) < step || t.of.alone() {
 		return ctx.Err()
 	}
 	t.of.give()
-	return t.take(ctx)
+	return t.Take(ctx)
 }
 
-// lend calls ask, which may wait for something outside. If that takes longer than step, others
+// Lend calls ask, which may wait for something outside. If that takes longer than step, others
 // have the turn meanwhile, and another one is taken afterwards.
-func (t *turn) lend(ctx context.Context, step time.Duration, ask func()) error {
+func (t *Turn) Lend(ctx context.Context, step time.Duration, ask func()) error {
 	if !t.taken {
 		return ctx.Err()
 	}
@@ -138,11 +148,11 @@ func (t *turn) lend(ctx context.Context, step time.Duration, ask func()) error {
 	if lent.Stop() {
 		return nil
 	}
-	return t.take(ctx)
+	return t.Take(ctx)
 }
 
-// end gives the turn back.
-func (t *turn) end() {
+// End gives the turn back.
+func (t *Turn) End() {
 	if t.taken {
 		t.of.give()
 	}

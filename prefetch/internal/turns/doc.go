@@ -1,0 +1,2 @@
+// Package turns lets users work one after the other.
+package turns
