@@ -3,8 +3,8 @@
 // [Prefetcher] does so for three reasons: because a trainer's sampler announced
 // what it will use (sessions.go, on the state machine of package session), because
 // somebody asked for paths to be warmed (warm.go), and because what is opened lets
-// one guess what comes next (ahead.go). All of it goes through one scheduler
-// (scheduler.go), which keeps as many fetches on their way as the object store
+// one guess what comes next (package guess). All of it goes through one scheduler
+// (package scheduler), which keeps as many fetches on their way as the object store
 // bears, the announced before the guessed.
 //
 // Names come from a manifest.Tree, bytes go into the cache by its Fetch; the cache

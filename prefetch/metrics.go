@@ -34,7 +34,7 @@ func registerMetrics(reg prometheus.Registerer, p *Prefetcher) error {
 			return float64(charged)
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pailfs_prefetch_in_flight", Help: "Objects that are being prefetched."}, func() float64 {
-			return float64(p.sched.inFlight())
+			return float64(p.sched.InFlight())
 		}),
 	}
 	for _, c := range collectors {

@@ -14,6 +14,8 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/guess"
+	"github.com/pailfs/pailfs/prefetch/internal/scheduler"
 	"github.com/pailfs/pailfs/prefetch/residency"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -62,14 +64,11 @@ type Prefetcher struct {
 	Paths *residency.Paths
 
 	cfg   Config
-	tree  manifest.Tree
 	cache Cache
 	log   *slog.Logger
 
-	// base ends with Run: it is the life of all fetches.
-	base    context.Context
-	stop    context.CancelFunc
-	sched   *scheduler
+	sched   *scheduler.Scheduler
+	guesses *guess.Guesser
 	resolve chan struct{}
 	goAway  chan struct{}
 	// loading has a place for each file of a session that is being read.
@@ -97,7 +96,6 @@ type Prefetcher struct {
 		keeping map[session.Key]*keeping
 		jobs    map[string]*warmJob
 		order   []*warmJob
-		guesses guesses
 	}
 }
 
@@ -119,16 +117,15 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	if cfg.Width == nil {
 		cfg.Width = func() int { return 64 }
 	}
-	p := &Prefetcher{cfg: cfg, tree: tree, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders), Paths: residency.New(cfg.Rights, c)}
-	p.base, p.stop = context.WithCancel(context.Background())
+	p := &Prefetcher{cfg: cfg, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders), Paths: residency.New(cfg.Rights, c)}
 	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger, Cost: cache.Cost})
 	p.mu.fetches = make(map[*session.Entry]*fetch)
 	p.mu.readers = make(map[oss.Object]*session.Entry)
 	p.mu.jobs = make(map[string]*warmJob)
 	p.mu.keeping = make(map[session.Key]*keeping)
 	p.mu.broken = c.HoldsBroken()
-	p.mu.guesses.init()
-	p.sched = newScheduler(cfg.Width, p.room, p.nextAnnounced, p.nextAhead, p.nextWarm, p.nextBehind)
+	p.guesses = guess.New(tree, c, cfg.Prefix)
+	p.sched = scheduler.New(cfg.Width, p.room, p.nextAnnounced, p.guesses.NextAhead, p.nextWarm, p.guesses.NextBehind)
 	if err := registerMetrics(reg, p); err != nil {
 		return nil, fmt.Errorf("register metrics of prefetch: %w", err)
 	}
@@ -141,7 +138,7 @@ const keepEvery = time.Second
 // Run works until ctx ends, and then writes down what the sessions hold.
 func (p *Prefetcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	loops.Go(func() { p.sched.run(ctx) })
+	loops.Go(func() { p.sched.Run(ctx) })
 	loops.Go(func() { p.runResolve(ctx) })
 	loops.Go(func() { p.runSave(ctx) })
 	loops.Go(func() { p.runLetGo(ctx) })
@@ -151,12 +148,38 @@ func (p *Prefetcher) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			p.stop()
 			loops.Wait()
 			return nil
 		case <-tick.C:
 			p.keep(time.Now())
 		}
+	}
+}
+
+// runAccesses watches what is opened, until ctx ends.
+func (p *Prefetcher) runAccesses(ctx context.Context) {
+	accesses := p.cache.Accesses()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case o := <-accesses:
+			p.accessed(ctx, o)
+		}
+	}
+}
+
+// accessed notes that o is read.
+func (p *Prefetcher) accessed(ctx context.Context, o oss.Object) {
+	p.mu.Lock()
+	if e := p.mu.readers[o]; e != nil {
+		p.mu.book.Read(time.Now(), e)
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	if p.cfg.Guess && p.guesses.Opened(ctx, o) {
+		p.sched.Wake()
 	}
 }
 
@@ -185,7 +208,7 @@ func (p *Prefetcher) keep(now time.Time) {
 		p.recheck()
 	}
 	p.expireWarm(now)
-	p.sched.wake()
+	p.sched.Wake()
 	p.wakeResolve()
 }
 
@@ -233,7 +256,7 @@ func (p *Prefetcher) wakeResolve() {
 func (p *Prefetcher) Overview() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Status{Totals: p.mu.book.Totals(), Sessions: p.mu.book.Summaries(time.Now()), InFlight: p.sched.inFlight(), WarmJobs: len(p.mu.jobs)}
+	s := Status{Totals: p.mu.book.Totals(), Sessions: p.mu.book.Summaries(time.Now()), InFlight: p.sched.InFlight(), WarmJobs: len(p.mu.jobs)}
 	s.Budget, s.Charged = p.mu.book.Budget()
 	return s
 }

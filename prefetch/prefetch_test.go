@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -463,49 +462,6 @@ func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
 		room := int64(9<<20) / cache.Cost(oss.Object{Size: 1 << 20})
 		if last.DoneFiles != room || last.Failed != 20-room {
 			t.Errorf("%+v, want %d files", last, room)
-		}
-	})
-}
-
-func TestDirectoryReadInOrderIsFetchedAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		paths := prefetchtest.Names("train", 2000)
-		tree := prefetchtest.NewTree(1000, paths...)
-		c := prefetchtest.NewCache(1 << 30)
-		_, stop := running(t, Config{Prefix: "data/", Guess: true}, tree, c)
-		defer stop()
-		for _, path := range paths[:20] {
-			c.Access(tree[path])
-		}
-		time.Sleep(time.Second)
-		fetches, _ := c.Count()
-		if fetches < aheadFiles || fetches > aheadFiles+20 {
-			t.Errorf("%d were fetched, want about %d", fetches, aheadFiles)
-		}
-		for _, key := range c.Fetched() {
-			if key > fmt.Sprintf("data/train/%04d", 20+aheadFiles) {
-				t.Errorf("%s is too far ahead", key)
-			}
-		}
-	})
-}
-
-func TestDirectoryReadInAnyOrderIsWarmedIntoTheRoomThatIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		paths := prefetchtest.Names("train", 2000)
-		tree := prefetchtest.NewTree(10_000, paths...)
-		c := prefetchtest.NewCache(10 << 20)
-		_, stop := running(t, Config{Prefix: "data/", Guess: true}, tree, c)
-		defer stop()
-		rng := rand.New(rand.NewPCG(1, 2))
-		for _, i := range rng.Perm(len(paths))[:behindAfter] {
-			c.Access(tree[paths[i]])
-		}
-		time.Sleep(10 * time.Second)
-		fetches, _ := c.Count()
-		room := int(int64(9<<20) / cache.Cost(oss.Object{Size: 10_000}))
-		if fetches < room-3 || fetches > room {
-			t.Errorf("%d were fetched, there is room for %d", fetches, room)
 		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/internal/life"
+	"github.com/pailfs/pailfs/prefetch/internal/scheduler"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
@@ -19,9 +21,9 @@ const resolvers = 32
 
 // fetch is an entry whose objects are held in the cache, or are on their way.
 type fetch struct {
-	entry  *session.Entry
-	ctx    context.Context
-	cancel context.CancelFunc
+	entry *session.Entry
+	// life ends when nobody holds the entry any more.
+	life life.Life
 	// next is the first object that was not begun, left how many have not ended.
 	next, left int
 	err        error
@@ -89,7 +91,7 @@ func (p *Prefetcher) mayOpen(key session.Key) error {
 func (p *Prefetcher) afterLocked() {
 	p.settleLocked()
 	p.wakeResolve()
-	p.sched.wake()
+	p.sched.Wake()
 }
 
 // randomID returns a name that nobody can guess.
@@ -322,7 +324,7 @@ func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
 	bytes, tell := e.Bytes, e.State() == session.Streamed && !p.mu.toldStreamed
 	p.mu.toldStreamed = p.mu.toldStreamed || tell
 	p.settleLocked()
-	p.sched.wake()
+	p.sched.Wake()
 	p.mu.Unlock()
 	if tell {
 		// Hints wait for the lock in an ioctl, and must not for the log.
@@ -332,7 +334,7 @@ func (p *Prefetcher) resolveEntry(ctx context.Context, e *session.Entry) {
 }
 
 // nextAnnounced is the source of what sessions announced.
-func (p *Prefetcher) nextAnnounced() (job, bool) {
+func (p *Prefetcher) nextAnnounced() (scheduler.Job, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -348,11 +350,15 @@ func (p *Prefetcher) nextAnnounced() (job, bool) {
 			}
 			obj := f.entry.Objects[f.next]
 			f.next++
-			return job{obj: obj, run: func() { p.fetched(f, p.cache.Fetch(f.ctx, obj)) }}, true
+			return scheduler.Job{Object: obj, Run: func(ctx context.Context) {
+				within, done := f.life.Within(ctx)
+				defer done()
+				p.fetched(f, p.cache.Fetch(within, obj))
+			}}, true
 		}
 		e := p.mu.book.NextFetch()
 		if e == nil {
-			return job{}, false
+			return scheduler.Job{}, false
 		}
 		p.admitLocked(e)
 	}
@@ -362,7 +368,6 @@ func (p *Prefetcher) nextAnnounced() (job, bool) {
 // that what is there already stays.
 func (p *Prefetcher) admitLocked(e *session.Entry) {
 	f := &fetch{entry: e, left: len(e.Objects)}
-	f.ctx, f.cancel = context.WithCancel(p.base)
 	for _, o := range e.Objects {
 		p.cache.Hold(o)
 		p.mu.readers[o] = e
@@ -389,7 +394,6 @@ func (p *Prefetcher) endLocked(f *fetch) {
 	if f.left > 0 || p.mu.fetches[f.entry] != f {
 		return
 	}
-	f.cancel()
 	if f.gone {
 		p.forgetLocked(f)
 		p.mu.leaving = append(p.mu.leaving, f)
@@ -416,7 +420,7 @@ func (p *Prefetcher) dropLocked(e *session.Entry) {
 		return
 	}
 	f.gone = true
-	f.cancel()
+	f.life.End()
 	p.endLocked(f)
 }
 
@@ -471,7 +475,7 @@ func (p *Prefetcher) runLetGo(ctx context.Context) {
 		}
 		p.settleLocked()
 		p.mu.Unlock()
-		p.sched.wake()
+		p.sched.Wake()
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/internal/life"
+	"github.com/pailfs/pailfs/prefetch/internal/scheduler"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
@@ -80,8 +82,7 @@ type warmJob struct {
 	uid     uint32
 	payer   budget.User
 	each    bool
-	ctx     context.Context
-	cancel  context.CancelFunc
+	life    life.Life
 	asked   time.Time
 	pending []*warmPath
 	files   []warmFile
@@ -125,7 +126,6 @@ func (p *Prefetcher) OpenWarm(u budget.User, each bool) (string, error) {
 		return "", err
 	}
 	j := &warmJob{id: p.cfg.NewID(), uid: u.UID, payer: u, each: each, asked: time.Now()}
-	j.ctx, j.cancel = context.WithCancel(p.base)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.jobs[j.id] = j
@@ -182,7 +182,7 @@ func (p *Prefetcher) AddWarm(ctx context.Context, id string, who session.Who, pa
 		if n > 0 || len(paths) == 0 {
 			p.settleLocked()
 			p.mu.Unlock()
-			p.sched.wake()
+			p.sched.Wake()
 			return n, nil
 		}
 		p.mu.Unlock()
@@ -278,7 +278,7 @@ func (p *Prefetcher) CloseWarm(id string, uid uint32) error {
 }
 
 func (p *Prefetcher) endWarmLocked(j *warmJob) {
-	j.cancel()
+	j.life.End()
 	delete(p.mu.jobs, j.id)
 	p.cfg.Ledger.Give(j.payer, budget.Jobs, 1)
 	p.mu.order = slices.DeleteFunc(p.mu.order, func(o *warmJob) bool { return o == j })
@@ -297,7 +297,7 @@ func (p *Prefetcher) expireWarm(now time.Time) {
 }
 
 // nextWarm is the source of what is warmed. The jobs take turns.
-func (p *Prefetcher) nextWarm() (job, bool) {
+func (p *Prefetcher) nextWarm() (scheduler.Job, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range len(p.mu.order) {
@@ -310,7 +310,7 @@ func (p *Prefetcher) nextWarm() (job, bool) {
 			f := j.files[0]
 			j.files[0] = warmFile{}
 			j.files = j.files[1:]
-			return job{obj: f.obj, run: func() { p.warm(j, f) }}, true
+			return scheduler.Job{Object: f.obj, Run: func(ctx context.Context) { p.warm(ctx, j, f) }}, true
 		}
 		if len(j.pending) > 0 && !j.walking {
 			path := j.pending[0]
@@ -318,15 +318,17 @@ func (p *Prefetcher) nextWarm() (job, bool) {
 			j.pending = j.pending[1:]
 			j.pendingBytes -= besidePath + len(path.path)
 			j.walking = true
-			return job{run: func() { p.walkWarm(j, path) }}, true
+			return scheduler.Job{Run: func(ctx context.Context) { p.walkWarm(ctx, j, path) }}, true
 		}
 	}
-	return job{}, false
+	return scheduler.Job{}, false
 }
 
 // walkWarm finds the files of a path. It waits while enough are known.
-func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
-	err := rights.Walk(j.ctx, p.cfg.Rights, path.who, path.path, func(file string, f rights.Found) error {
+func (p *Prefetcher) walkWarm(ctx context.Context, j *warmJob, path *warmPath) {
+	ctx, done := j.life.Within(ctx)
+	defer done()
+	err := rights.Walk(ctx, p.cfg.Rights, path.who, path.path, func(file string, f rights.Found) error {
 		for {
 			p.mu.Lock()
 			switch {
@@ -335,22 +337,22 @@ func (p *Prefetcher) walkWarm(j *warmJob, path *warmPath) {
 				p.resultLocked(j, WarmResult{Path: file, State: "failed", Error: f.Err.Error(), Err: f.Err, below: true})
 				p.settleLocked()
 				p.mu.Unlock()
-				return j.ctx.Err()
+				return ctx.Err()
 			case f.Err == nil && len(j.files) < maxFiles:
 				j.files = append(j.files, warmFile{of: path, path: file, obj: f.Object, staged: f.Staged})
 				path.left++
 				j.progress.Files++
 				j.progress.Bytes += f.Object.Size
 				p.mu.Unlock()
-				p.sched.wake()
+				p.sched.Wake()
 				return nil
 			}
 			changed := p.changedLocked()
 			p.mu.Unlock()
 			select {
 			case <-changed:
-			case <-j.ctx.Done():
-				return j.ctx.Err()
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 	})
@@ -374,11 +376,11 @@ func (j *warmJob) failLocked(path *warmPath, err error) {
 }
 
 // warm brings one file.
-func (p *Prefetcher) warm(j *warmJob, f warmFile) {
+func (p *Prefetcher) warm(ctx context.Context, j *warmJob, f warmFile) {
 	var fetched bool
 	var err error
 	if !f.staged {
-		fetched, err = p.bring(j, f.obj)
+		fetched, err = p.bring(ctx, j, f.obj)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -408,7 +410,7 @@ func (p *Prefetcher) warm(j *warmJob, f warmFile) {
 // bring fetches an object, unless it is there, and leaves it among those that stay
 // by their use. A job does not bring more than there is room for: it would only
 // displace what it has brought itself.
-func (p *Prefetcher) bring(j *warmJob, o oss.Object) (fetched bool, err error) {
+func (p *Prefetcher) bring(ctx context.Context, j *warmJob, o oss.Object) (fetched bool, err error) {
 	cost := cache.Cost(o)
 	p.mu.Lock()
 	budget, charged := p.mu.book.Budget()
@@ -420,7 +422,9 @@ func (p *Prefetcher) bring(j *warmJob, o oss.Object) (fetched bool, err error) {
 	p.mu.Unlock()
 	there := o.Size == 0 || p.cache.Residency(o).Whole
 	p.cache.Hold(o)
-	err = p.cache.Fetch(j.ctx, o)
+	within, done := j.life.Within(ctx)
+	err = p.cache.Fetch(within, o)
+	done()
 	p.cache.Unhold(o, false)
 	if err != nil {
 		p.mu.Lock()

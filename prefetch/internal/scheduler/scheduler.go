@@ -1,4 +1,4 @@
-package prefetch
+package scheduler
 
 import (
 	"context"
@@ -8,15 +8,15 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
-// job is one object that is to be fetched.
-type job struct {
-	obj oss.Object
-	// run fetches it and tells whoever wanted it.
-	run func()
+// Job is one object that is to be fetched.
+type Job struct {
+	Object oss.Object
+	// Run fetches it and tells whoever wanted it. ctx ends with the scheduler.
+	Run func(ctx context.Context)
 }
 
-// source gives the next job, if it has one. It must not block.
-type source func() (job, bool)
+// Source gives the next job, if it has one. It must not block.
+type Source func() (Job, bool)
 
 const (
 	// leastWidth is how many objects are fetched at once though fewer requests would
@@ -29,7 +29,7 @@ const (
 	lookEvery = 100 * time.Millisecond
 )
 
-// scheduler keeps jobs on their way: by Little's law, as many as the rate at which
+// Scheduler keeps jobs on their way: by Little's law, as many as the rate at which
 // the object store answers times its latency. The limiter of requests finds that
 // number by trying; the scheduler keeps twice as many objects at hand, so that the
 // limiter is never idle between two of them. Objects in flight are bounded by
@@ -37,10 +37,10 @@ const (
 //
 // The sources come in the order of their urgency. A job counts against the width
 // of its source and of those after it, so the urgent never wait for the others.
-type scheduler struct {
+type Scheduler struct {
 	width   func() int
 	room    func() int64
-	sources []source
+	sources []Source
 	woken   chan struct{}
 	workers sync.WaitGroup
 
@@ -52,27 +52,29 @@ type scheduler struct {
 	}
 }
 
-func newScheduler(width func() int, room func() int64, sources ...source) *scheduler {
-	s := &scheduler{width: width, room: room, sources: sources, woken: make(chan struct{}, 1)}
+// New returns a scheduler of sources in the order of their urgency, which keeps twice as many
+// jobs on their way as width says, and no more bytes than room says.
+func New(width func() int, room func() int64, sources ...Source) *Scheduler {
+	s := &Scheduler{width: width, room: room, sources: sources, woken: make(chan struct{}, 1)}
 	s.mu.inFlight = make([]int, len(sources))
 	s.mu.bytes = make([]int64, len(sources))
 	return s
 }
 
-// wake says that a source may have something.
-func (s *scheduler) wake() {
+// Wake says that a source may have something.
+func (s *Scheduler) Wake() {
 	select {
 	case s.woken <- struct{}{}:
 	default:
 	}
 }
 
-// run starts jobs until ctx ends, and returns when the last has ended.
-func (s *scheduler) run(ctx context.Context) {
+// Run starts jobs until ctx ends, and returns when the last has ended.
+func (s *Scheduler) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		s.fill()
+		s.fill(ctx)
 		select {
 		case <-ctx.Done():
 		case <-s.woken:
@@ -83,7 +85,7 @@ func (s *scheduler) run(ctx context.Context) {
 }
 
 // fill starts what may be started.
-func (s *scheduler) fill() {
+func (s *Scheduler) fill(ctx context.Context) {
 	width, room := s.width(), s.room()
 	if width == 0 {
 		return
@@ -95,13 +97,13 @@ func (s *scheduler) fill() {
 			if !ok {
 				break
 			}
-			s.start(i, j)
+			s.start(ctx, i, j)
 		}
 	}
 }
 
 // mayStart tells whether source i may start one more.
-func (s *scheduler) mayStart(i, width int, room int64) bool {
+func (s *Scheduler) mayStart(i, width int, room int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	jobs, bytes := 0, int64(0)
@@ -112,24 +114,24 @@ func (s *scheduler) mayStart(i, width int, room int64) bool {
 	return jobs < width && (jobs == 0 || bytes < room)
 }
 
-func (s *scheduler) start(i int, j job) {
-	cost := min(j.obj.Size, widthRoom)
+func (s *Scheduler) start(ctx context.Context, i int, j Job) {
+	cost := min(j.Object.Size, widthRoom)
 	s.mu.Lock()
 	s.mu.inFlight[i]++
 	s.mu.bytes[i] += cost
 	s.mu.Unlock()
 	s.workers.Go(func() {
-		j.run()
+		j.Run(ctx)
 		s.mu.Lock()
 		s.mu.inFlight[i]--
 		s.mu.bytes[i] -= cost
 		s.mu.Unlock()
-		s.wake()
+		s.Wake()
 	})
 }
 
-// inFlight returns how many objects are on their way.
-func (s *scheduler) inFlight() (n int) {
+// InFlight returns how many objects are on their way.
+func (s *Scheduler) InFlight() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.mu.inFlight {

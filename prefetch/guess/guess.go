@@ -1,13 +1,15 @@
-package prefetch
+package guess
 
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/internal/scheduler"
 )
 
 const (
@@ -34,21 +36,42 @@ const (
 	maxListed = 1 << 20
 )
 
-// guesses are the directories in which files are opened that nobody announced.
-type guesses struct {
-	dirs   map[string]*watched
-	ahead  []aheadFile
-	behind []aheadFile
-	// inFlight bounds what is fetched behind to the room that is free.
-	inFlight int64
+// Cache is what this package needs of a [cache.Cache].
+type Cache interface {
+	Fetch(ctx context.Context, obj oss.Object) error
+	Hold(obj oss.Object)
+	Unhold(obj oss.Object, released bool)
+	Stats() cache.Stats
+}
+
+// Guesser watches the directories in which files are opened that nobody announced. It is safe
+// for concurrent use.
+type Guesser struct {
+	tree   manifest.Tree
+	cache  Cache
+	prefix string
+
+	mu struct {
+		sync.Mutex
+		dirs   map[string]*watched
+		ahead  []aheadFile
+		behind []aheadFile
+		// inFlight bounds what is fetched behind to the room that is free.
+		inFlight int64
+	}
+}
+
+// New returns a Guesser for the names of a tree, of which the objects' keys begin with prefix.
+func New(tree manifest.Tree, c Cache, prefix string) *Guesser {
+	g := &Guesser{tree: tree, cache: c, prefix: prefix}
+	g.mu.dirs = make(map[string]*watched)
+	return g
 }
 
 type aheadFile struct {
 	dir *watched
 	obj oss.Object
 }
-
-func (g *guesses) init() { g.dirs = make(map[string]*watched) }
 
 // watched is a directory in which files are opened.
 type watched struct {
@@ -67,69 +90,47 @@ type watched struct {
 	behind bool
 }
 
-// runAccesses watches what is opened, until ctx ends.
-func (p *Prefetcher) runAccesses(ctx context.Context) {
-	accesses := p.cache.Accesses()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case o := <-accesses:
-			p.accessed(ctx, o)
-		}
-	}
-}
-
-// accessed notes that o is read.
-func (p *Prefetcher) accessed(ctx context.Context, o oss.Object) {
-	now := time.Now()
-	p.mu.Lock()
-	if e := p.mu.readers[o]; e != nil {
-		p.mu.book.Read(now, e)
-		p.mu.Unlock()
-		return
-	}
-	p.mu.Unlock()
-	rest, ok := strings.CutPrefix(o.Key, p.cfg.Prefix)
-	if !ok || !p.cfg.Guess {
-		return
+// Opened notes that o is opened, and reports whether something is to be fetched for that.
+func (g *Guesser) Opened(ctx context.Context, o oss.Object) bool {
+	rest, ok := strings.CutPrefix(o.Key, g.prefix)
+	if !ok {
+		return false
 	}
 	dir := ""
 	if i := strings.LastIndexByte(rest, '/'); i >= 0 {
 		dir = rest[:i]
 	}
-	p.mu.Lock()
-	w := p.watchLocked(dir, now)
+	g.mu.Lock()
+	w := g.watchLocked(dir, time.Now())
 	w.opens++
 	list := w.files == nil && !w.listing && w.opens >= orderedAfter
 	w.listing = w.listing || list
-	p.mu.Unlock()
+	g.mu.Unlock()
 	if list {
-		p.list(ctx, w)
+		g.list(ctx, w)
 	}
-	p.mu.Lock()
-	p.followLocked(w, o)
-	p.mu.Unlock()
-	p.sched.wake()
+	g.mu.Lock()
+	g.followLocked(w, o)
+	g.mu.Unlock()
+	return true
 }
 
 // watchLocked returns the record of a directory. The one used longest ago makes
 // way for a new one.
-func (p *Prefetcher) watchLocked(dir string, now time.Time) *watched {
-	g := &p.mu.guesses
-	w := g.dirs[dir]
+func (g *Guesser) watchLocked(dir string, now time.Time) *watched {
+	w := g.mu.dirs[dir]
 	if w == nil {
-		if len(g.dirs) >= maxDirs {
+		if len(g.mu.dirs) >= maxDirs {
 			var oldest *watched
-			for _, o := range g.dirs {
+			for _, o := range g.mu.dirs {
 				if oldest == nil || o.used.Before(oldest.used) {
 					oldest = o
 				}
 			}
-			delete(g.dirs, oldest.dir)
+			delete(g.mu.dirs, oldest.dir)
 		}
 		w = &watched{dir: dir, high: -1}
-		g.dirs[dir] = w
+		g.mu.dirs[dir] = w
 	}
 	w.used = now
 	return w
@@ -137,12 +138,12 @@ func (p *Prefetcher) watchLocked(dir string, now time.Time) *watched {
 
 // list reads the names of a directory. It happens once for each that is watched,
 // and of a manifest costs no request.
-func (p *Prefetcher) list(ctx context.Context, w *watched) {
+func (g *Guesser) list(ctx context.Context, w *watched) {
 	var files []oss.Object
 	place := make(map[string]int)
 	after := ""
 	for len(files) < maxListed {
-		entries, _, err := p.tree.ReadDir(ctx, w.dir, after, pageSize)
+		entries, _, err := g.tree.ReadDir(ctx, w.dir, after, pageSize)
 		if err != nil || len(entries) == 0 {
 			break
 		}
@@ -154,13 +155,13 @@ func (p *Prefetcher) list(ctx context.Context, w *watched) {
 		}
 		after = entries[len(entries)-1].Cursor
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	w.files, w.place, w.listing = files, place, false
 }
 
 // followLocked decides what the open of o lets one guess.
-func (p *Prefetcher) followLocked(w *watched, o oss.Object) {
+func (g *Guesser) followLocked(w *watched, o oss.Object) {
 	at, ok := w.place[o.Key]
 	if !ok {
 		return
@@ -174,16 +175,15 @@ func (p *Prefetcher) followLocked(w *watched, o oss.Object) {
 	default:
 		w.run, w.high, w.issued = 0, at, 0
 	}
-	g := &p.mu.guesses
 	if w.run >= orderedAfter {
 		w.issued = max(w.issued, w.high+1)
 		bytes := int64(0)
 		for i := w.high + 1; i < w.issued && i < len(w.files); i++ {
 			bytes += w.files[i].Size
 		}
-		limit := min(int64(aheadBytes), p.cache.Stats().Memory.Limit)
+		limit := min(int64(aheadBytes), g.cache.Stats().Memory.Limit)
 		for w.issued < len(w.files) && w.issued <= w.high+aheadFiles && bytes < limit {
-			g.ahead = append(g.ahead, aheadFile{w, w.files[w.issued]})
+			g.mu.ahead = append(g.mu.ahead, aheadFile{w, w.files[w.issued]})
 			bytes += w.files[w.issued].Size
 			w.issued++
 		}
@@ -192,63 +192,61 @@ func (p *Prefetcher) followLocked(w *watched, o oss.Object) {
 	if w.opens >= behindAfter && !w.behind && len(w.files) > 0 {
 		w.behind = true
 		for _, f := range w.files {
-			g.behind = append(g.behind, aheadFile{w, f})
+			g.mu.behind = append(g.mu.behind, aheadFile{w, f})
 		}
 	}
 }
 
-// nextAhead is the source of what comes next in directories that are read in
+// NextAhead is the source of what comes next in directories that are read in
 // order.
-func (p *Prefetcher) nextAhead() (job, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g := &p.mu.guesses
-	if len(g.ahead) == 0 {
-		return job{}, false
+func (g *Guesser) NextAhead() (scheduler.Job, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.mu.ahead) == 0 {
+		return scheduler.Job{}, false
 	}
-	f := g.ahead[0]
-	g.ahead = g.ahead[1:]
-	return p.guessed(f.obj, 0), true
+	f := g.mu.ahead[0]
+	g.mu.ahead = g.mu.ahead[1:]
+	return g.guessed(f.obj, 0), true
 }
 
-// nextBehind is the source of the other files of directories of which many were
+// NextBehind is the source of the other files of directories of which many were
 // opened. It takes only room that is free.
-func (p *Prefetcher) nextBehind() (job, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g := &p.mu.guesses
-	if len(g.behind) == 0 {
-		return job{}, false
+func (g *Guesser) NextBehind() (scheduler.Job, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.mu.behind) == 0 {
+		return scheduler.Job{}, false
 	}
-	stats := p.cache.Stats()
+	stats := g.cache.Stats()
 	if stats.SSD == nil {
-		g.behind = nil
-		return job{}, false
+		g.mu.behind = nil
+		return scheduler.Job{}, false
 	}
-	o := g.behind[0].obj
+	o := g.mu.behind[0].obj
 	cost := cache.Cost(o)
-	if stats.SSD.Used+g.inFlight+cost > stats.SSD.Limit/10*9 {
-		return job{}, false
+	if stats.SSD.Used+g.mu.inFlight+cost > stats.SSD.Limit/10*9 {
+		return scheduler.Job{}, false
 	}
-	g.behind = g.behind[1:]
-	g.inFlight += cost
-	return p.guessed(o, cost), true
+	g.mu.behind = g.mu.behind[1:]
+	g.mu.inFlight += cost
+	return g.guessed(o, cost), true
 }
 
 // guessed returns the job that fetches o, of which nobody has said that it will be
 // read.
-func (p *Prefetcher) guessed(o oss.Object, behind int64) job {
-	return job{obj: o, run: func() {
-		ctx, cancel := context.WithTimeout(p.base, guessTimeout)
+func (g *Guesser) guessed(o oss.Object, behind int64) scheduler.Job {
+	return scheduler.Job{Object: o, Run: func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, guessTimeout)
 		defer cancel()
-		p.cache.Hold(o)
+		g.cache.Hold(o)
 		// It is a guess: whoever reads the file meets the error, if it is one.
-		_ = p.cache.Fetch(ctx, o)
-		p.cache.Unhold(o, false)
+		_ = g.cache.Fetch(ctx, o)
+		g.cache.Unhold(o, false)
 		if behind > 0 {
-			p.mu.Lock()
-			p.mu.guesses.inFlight -= behind
-			p.mu.Unlock()
+			g.mu.Lock()
+			g.mu.inFlight -= behind
+			g.mu.Unlock()
 		}
 	}}
 }
