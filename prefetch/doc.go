@@ -2,7 +2,7 @@
 //
 // [Prefetcher] does so for three reasons: because a trainer's sampler announced
 // what it will use (sessions.go, on the state machine of package session), because
-// somebody asked for paths to be warmed (warm.go), and because what is opened lets
+// somebody asked for paths to be warmed (package warm), and because what is opened lets
 // one guess what comes next (package guess). All of it goes through one scheduler
 // (package scheduler), which keeps as many fetches on their way as the object store
 // bears, the announced before the guessed.

@@ -16,6 +16,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // user returns a process of user 7 that has a descriptor of a directory.
@@ -82,15 +83,15 @@ func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 		p, stop := running(t, Config{Rights: shown}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		job := openWarm(t, p, 7, true)
-		if n, err := p.AddWarm(t.Context(), job, user(""), []string{"d", "x"}, true); n != 2 || err != nil {
+		if n, err := p.Warm.Add(t.Context(), job, user(""), []string{"d", "x"}, true); n != 2 || err != nil {
 			t.Fatal(n, err)
 		}
 		time.Sleep(time.Minute) // all is done
-		progress := func(after int64) WarmProgress {
+		progress := func(after int64) warm.Progress {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			now, err := p.WarmProgress(ctx, job, user(""), after)
+			now, err := p.Warm.Progress(ctx, job, user(""), after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +99,7 @@ func TestResultsOfAJobWaitForAStoreThatIsAway(t *testing.T) {
 		}
 		shown.Away.Store(true)
 		now := progress(0)
-		if want := (WarmProgress{Files: 3, Bytes: 3000, DoneFiles: 3, DoneBytes: 3000, FetchedBytes: 3000, Results: []WarmResult{}, Withheld: 4}); !cmp.Equal(now, want, cmpopts.IgnoreUnexported(WarmResult{})) {
+		if want := (warm.Progress{Files: 3, Bytes: 3000, DoneFiles: 3, DoneBytes: 3000, FetchedBytes: 3000, Results: []warm.Result{}, Withheld: 4}); !cmp.Equal(now, want, cmpopts.IgnoreUnexported(warm.Result{})) {
 			t.Errorf("while the store is away: %+v", now)
 		}
 		shown.Away.Store(false)
@@ -124,12 +125,12 @@ func TestAJobEndsWhereTheBucketDenies(t *testing.T) {
 		shown.Denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.Contains(path, "shut") }
 		p, stop := running(t, Config{Rights: shown}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
-		warm := func(who session.Who) (WarmProgress, []string) {
+		warm := func(who session.Who) (warm.Progress, []string) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			results := []string{}
-			progress, err := p.Warm(ctx, who, []string{"d", "barred/x", "barred"}, func(r WarmResult) {
+			progress, err := p.Warm.Warm(ctx, who, []string{"d", "barred/x", "barred"}, func(r warm.Result) {
 				results = append(results, fmt.Sprint(r.Path, " ", r.State, " ", r.Files, " ", rights.Errno(r.Err)))
 			})
 			if err != nil {
@@ -212,7 +213,7 @@ func TestManyPathsAreWarmedToTheEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		results := map[string]int{}
-		progress, err := p.Warm(ctx, session.Root(), append(paths, "missing"), func(r WarmResult) { results[r.Path+" "+r.State]++ })
+		progress, err := p.Warm.Warm(ctx, session.Root(), append(paths, "missing"), func(r warm.Result) { results[r.Path+" "+r.State]++ })
 		if err != nil || progress.DoneFiles != 2000 || progress.Failed != 1 || len(results) != 2001 || results["missing failed"] != 1 {
 			t.Errorf("%+v, %d results, %v", progress, len(results), err)
 		}
@@ -220,7 +221,7 @@ func TestManyPathsAreWarmedToTheEnd(t *testing.T) {
 			t.Errorf("%d are left", left)
 		}
 		cancel()
-		if _, err := p.Warm(ctx, session.Root(), paths, func(WarmResult) {}); err == nil {
+		if _, err := p.Warm.Warm(ctx, session.Root(), paths, func(warm.Result) {}); err == nil {
 			t.Error("ended well when it was cancelled")
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch/residency"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // Cache is what this package needs of a [cache.Cache].
@@ -60,6 +61,8 @@ type Config struct {
 
 // Prefetcher brings objects into a cache. It is safe for concurrent use.
 type Prefetcher struct {
+	// Warm are the jobs that bring paths into the cache.
+	Warm *warm.Jobs
 	// Paths tells what of paths is in the cache.
 	Paths *residency.Paths
 
@@ -94,8 +97,6 @@ type Prefetcher struct {
 		toldStreamed bool
 		// keeping tells where the sessions are kept.
 		keeping map[session.Key]*keeping
-		jobs    map[string]*warmJob
-		order   []*warmJob
 	}
 }
 
@@ -121,11 +122,11 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger, Cost: cache.Cost})
 	p.mu.fetches = make(map[*session.Entry]*fetch)
 	p.mu.readers = make(map[oss.Object]*session.Entry)
-	p.mu.jobs = make(map[string]*warmJob)
 	p.mu.keeping = make(map[session.Key]*keeping)
 	p.mu.broken = c.HoldsBroken()
+	p.Warm = warm.New(warm.Config{Rights: cfg.Rights, Ledger: cfg.Ledger, NewID: cfg.NewID, Held: p.held, Wake: func() { p.sched.Wake() }}, c)
 	p.guesses = guess.New(tree, c, cfg.Prefix)
-	p.sched = scheduler.New(cfg.Width, p.room, p.nextAnnounced, p.guesses.NextAhead, p.nextWarm, p.guesses.NextBehind)
+	p.sched = scheduler.New(cfg.Width, p.room, p.nextAnnounced, p.guesses.NextAhead, p.Warm.Next, p.guesses.NextBehind)
 	if err := registerMetrics(reg, p); err != nil {
 		return nil, fmt.Errorf("register metrics of prefetch: %w", err)
 	}
@@ -207,7 +208,7 @@ func (p *Prefetcher) keep(now time.Time) {
 	if recheck {
 		p.recheck()
 	}
-	p.expireWarm(now)
+	p.Warm.Expire(now)
 	p.sched.Wake()
 	p.wakeResolve()
 }
@@ -220,6 +221,13 @@ func (p *Prefetcher) budget() int64 {
 		return stats.SSD.Limit / 10 * 9
 	}
 	return stats.Memory.Limit / 4
+}
+
+// held returns how many bytes sessions may hold, and how many they do.
+func (p *Prefetcher) held() (budget, charged int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.book.Budget()
 }
 
 // room returns how many bytes may be in flight for prefetching.
@@ -254,9 +262,10 @@ func (p *Prefetcher) wakeResolve() {
 
 // Overview returns the state of everything, for status.
 func (p *Prefetcher) Overview() Status {
+	jobs := p.Warm.Len()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Status{Totals: p.mu.book.Totals(), Sessions: p.mu.book.Summaries(time.Now()), InFlight: p.sched.InFlight(), WarmJobs: len(p.mu.jobs)}
+	s := Status{Totals: p.mu.book.Totals(), Sessions: p.mu.book.Summaries(time.Now()), InFlight: p.sched.InFlight(), WarmJobs: jobs}
 	s.Budget, s.Charged = p.mu.book.Budget()
 	return s
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -380,7 +381,7 @@ func FuzzDecodeSession(f *testing.F) {
 // openWarm begins a job.
 func openWarm(t *testing.T, p *Prefetcher, uid uint32, each bool) string {
 	t.Helper()
-	job, err := p.OpenWarm(budget.User{UID: uid}, each)
+	job, err := p.Warm.Open(budget.User{UID: uid}, each)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,15 +397,15 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 		defer stop()
 		for round, fetched := range []int64{6002_000, 0} {
 			job := openWarm(t, p, 7, false)
-			if n, err := p.AddWarm(t.Context(), job, session.As(7, 7, session.Groups{}, session.Base{}), []string{"good", "bad", "missing"}, true); n != 3 || err != nil {
+			if n, err := p.Warm.Add(t.Context(), job, session.As(7, 7, session.Groups{}, session.Base{}), []string{"good", "bad", "missing"}, true); n != 3 || err != nil {
 				t.Fatal(n, err)
 			}
-			var all []WarmResult
-			var last WarmProgress
+			var all []warm.Result
+			var last warm.Progress
 			for !last.Finished {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				var err error
-				if last, err = p.WarmProgress(ctx, job, session.As(7, 7, session.Groups{}, session.Base{}), last.Next); err != nil {
+				if last, err = p.Warm.Progress(ctx, job, session.As(7, 7, session.Groups{}, session.Base{}), last.Next); err != nil {
 					t.Fatal(err)
 				}
 				cancel()
@@ -420,10 +421,10 @@ func TestWarmBringsFoldersOnceAndSaysWhatFailed(t *testing.T) {
 			if last.DoneFiles != 6002 || last.FetchedBytes != fetched || last.Failed != 2 {
 				t.Errorf("round %d: %+v", round, last)
 			}
-			if _, err := p.WarmProgress(t.Context(), job, session.As(8, 8, session.Groups{}, session.Base{}), 0); !errors.Is(err, ErrNoJob) {
+			if _, err := p.Warm.Progress(t.Context(), job, session.As(8, 8, session.Groups{}, session.Base{}), 0); !errors.Is(err, warm.ErrNoJob) {
 				t.Errorf("another user's job: %v", err)
 			}
-			if err := p.CloseWarm(job, 7); err != nil {
+			if err := p.Warm.Close(job, 7); err != nil {
 				t.Error(err)
 			}
 		}
@@ -450,13 +451,13 @@ func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
 		p, stop := running(t, Config{}, prefetchtest.NewTree(1<<20, prefetchtest.Names("d", 20)...), c)
 		defer stop()
 		job := openWarm(t, p, 0, false)
-		if _, err := p.AddWarm(t.Context(), job, session.As(0, 0, session.Groups{}, session.Base{}), []string{"d"}, true); err != nil {
+		if _, err := p.Warm.Add(t.Context(), job, session.As(0, 0, session.Groups{}, session.Base{}), []string{"d"}, true); err != nil {
 			t.Fatal(err)
 		}
-		var last WarmProgress
+		var last warm.Progress
 		for !last.Finished {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			last, _ = p.WarmProgress(ctx, job, session.As(0, 0, session.Groups{}, session.Base{}), last.Next)
+			last, _ = p.Warm.Progress(ctx, job, session.As(0, 0, session.Groups{}, session.Base{}), last.Next)
 			cancel()
 		}
 		room := int64(9<<20) / cache.Cost(oss.Object{Size: 1 << 20})

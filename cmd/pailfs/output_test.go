@@ -17,8 +17,8 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/top"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/fs/writeback"
-	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/residency"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // outputs are the commands with --json: what they print, and of what type it is.
@@ -33,7 +33,7 @@ var outputs = []struct {
 	{"top", "a document a look, each on a line of its own", top.Frame{}, top.Cmd{}},
 	{"doctor", "one document", doctor.Report{}, doctor.Cmd{}},
 	{"staged ls", "one document", writeback.Report{}, stagedLsCmd{}},
-	{"warm", "a document a path, each on a line of its own; the last one has the totals under `total`", prefetch.WarmResult{}, warmCmd{}},
+	{"warm", "a document a path, each on a line of its own; the last one has the totals under `total`", warm.Result{}, warmCmd{}},
 	{"evict", "a document a path, each on a line of its own", residency.Evicted{}, evictCmd{}},
 	{"config", "a list", []settingInForce{}, configCmd{}},
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/cmd/terminal"
-	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
 	"github.com/pailfs/pailfs/prefetch/residency"
 	"github.com/pailfs/pailfs/prefetch/rights"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // batchBytes bounds the paths of one request, which may have 16,344 bytes with
@@ -129,7 +129,7 @@ type warming struct {
 	client  *control.Client
 	json    bool
 	job     string
-	last    prefetch.WarmProgress
+	last    warm.Progress
 	bar     *terminal.Progress
 	failed  bool
 }
@@ -175,7 +175,7 @@ func (w *warming) run(ctx context.Context, paths []string, each bool) error {
 // progress asks for news and shows them.
 func (w *warming) progress(ctx context.Context) error {
 	next := w.last.Next
-	w.last = prefetch.WarmProgress{}
+	w.last = warm.Progress{}
 	if err := w.client.Call(ctx, "warm.progress", control.WarmProgressParams{Job: w.job, After: next}, &w.last); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (w *warming) progress(ctx context.Context) error {
 	return nil
 }
 
-func (w *warming) show(r prefetch.WarmResult) error {
+func (w *warming) show(r warm.Result) error {
 	path := r.Path
 	if path == "" {
 		path = "."

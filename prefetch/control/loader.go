@@ -10,6 +10,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // CodeNoSession means that there is no such session, or warm job, of this user:
@@ -59,7 +60,7 @@ type loader struct{ p *prefetch.Prefetcher }
 
 // answer gives an error of the prefetcher its code.
 func answerOf(err error) error {
-	if errors.Is(err, session.ErrNoSession) || errors.Is(err, prefetch.ErrNoJob) {
+	if errors.Is(err, session.ErrNoSession) || errors.Is(err, warm.ErrNoJob) {
 		return Errorf(CodeNoSession, "%v", err)
 	}
 	if errors.Is(err, session.ErrNeverFits) {

@@ -20,6 +20,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // goldenTree has the files view/train/000 to 009 of 1000 bytes.
@@ -448,7 +449,7 @@ func TestWhoSeesASubdirectoryIsNotToldWhatLiesAbove(t *testing.T) {
 		var measured MeasureResult
 		var evicted EvictResult
 		var opened WarmOpenResult
-		var progress prefetch.WarmProgress
+		var progress warm.Progress
 		for _, call := range []struct {
 			method         string
 			params, result any

@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/residency"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // WarmOpenParams are the parameters of warm.open.
@@ -20,7 +20,7 @@ type WarmOpenResult struct {
 }
 
 func (l *loader) warmOpen(_ context.Context, c Caller, in WarmOpenParams) (WarmOpenResult, error) {
-	job, err := l.p.OpenWarm(c.User(), in.Each)
+	job, err := l.p.Warm.Open(c.User(), in.Each)
 	return WarmOpenResult{job}, answerOf(err)
 }
 
@@ -46,7 +46,7 @@ func (l *loader) warmAdd(ctx context.Context, c Caller, in WarmAddParams) (WarmA
 	}
 	ctx, cancel := context.WithTimeout(ctx, preloadPatience)
 	defer cancel()
-	n, err := l.p.AddWarm(ctx, in.Job, c.Who(), paths, in.Last)
+	n, err := l.p.Warm.Add(ctx, in.Job, c.Who(), paths, in.Last)
 	return WarmAddResult{n}, answerOf(err)
 }
 
@@ -56,10 +56,10 @@ type WarmProgressParams struct {
 	After int64  `json:"after"`
 }
 
-func (l *loader) warmProgress(ctx context.Context, c Caller, in WarmProgressParams) (prefetch.WarmProgress, error) {
+func (l *loader) warmProgress(ctx context.Context, c Caller, in WarmProgressParams) (warm.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, progressPatience)
 	defer cancel()
-	progress, err := l.p.WarmProgress(ctx, in.Job, c.Who(), in.After)
+	progress, err := l.p.Warm.Progress(ctx, in.Job, c.Who(), in.After)
 	if err != nil {
 		return progress, answerOf(err)
 	}
@@ -101,7 +101,7 @@ type WarmCloseParams struct {
 }
 
 func (l *loader) warmClose(_ context.Context, c Caller, in WarmCloseParams) (struct{}, error) {
-	return struct{}{}, answerOf(l.p.CloseWarm(in.Job, c.UID))
+	return struct{}{}, answerOf(l.p.Warm.Close(in.Job, c.UID))
 }
 
 // EvictParams are the parameters of evict.

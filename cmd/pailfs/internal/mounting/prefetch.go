@@ -12,6 +12,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/session"
 	"github.com/pailfs/pailfs/prefetch/sessionstore"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // accessQueue is how many opens may wait to be looked at by those who guess what
@@ -83,7 +84,7 @@ func (d *Daemon) warmAtMount(paths []string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		switch progress, err := d.loader.prefetch.Warm(ctx, session.Root(), paths, d.logUnwarmed); {
+		switch progress, err := d.loader.prefetch.Warm.Warm(ctx, session.Root(), paths, d.logUnwarmed); {
 		case errors.Is(err, context.Canceled):
 		case err != nil:
 			d.Log.Warn("cannot warm what policy-warm names", "error", err)
@@ -99,7 +100,7 @@ func (d *Daemon) warmAtMount(paths []string) {
 }
 
 // logUnwarmed logs what could not be warmed.
-func (d *Daemon) logUnwarmed(r prefetch.WarmResult) {
+func (d *Daemon) logUnwarmed(r warm.Result) {
 	if r.Error != "" {
 		d.Log.Warn("cannot warm a path that policy-warm names", "path", r.Path, "error", r.Error)
 	}

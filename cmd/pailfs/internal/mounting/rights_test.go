@@ -16,6 +16,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // The owner of what the tests look at, and its group.
@@ -454,12 +455,12 @@ func warmedIsToldAsTheKernelWould(t *testing.T, m *rightsMount, u *user, paths [
 }
 
 // warmed returns the results of a job by path, when it has ended.
-func (u *user) warmed(t *testing.T, dir, job string) (results map[string][]prefetch.WarmResult, last prefetch.WarmProgress) {
+func (u *user) warmed(t *testing.T, dir, job string) (results map[string][]warm.Result, last warm.Progress) {
 	t.Helper()
-	results = map[string][]prefetch.WarmResult{}
+	results = map[string][]warm.Result{}
 	programtest.Eventually(t, "the job has ended", func() bool {
 		next := last.Next
-		last = prefetch.WarmProgress{}
+		last = warm.Progress{}
 		u.call(t, dir, "warm.progress", control.WarmProgressParams{Job: job, After: next}, &last)
 		for _, r := range last.Results {
 			results[r.Path] = append(results[r.Path], r)

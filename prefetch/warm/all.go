@@ -1,4 +1,4 @@
-package prefetch
+package warm
 
 import (
 	"context"
@@ -14,12 +14,12 @@ const warmSign = time.Minute
 // Warm brings paths into the cache with the rights of who, calls told with the result of each
 // of them, and of what failed below it, and returns when all is done, or ctx ends, which is an
 // error. It fails with a [budget.Exceeded] if the user has too many jobs.
-func (p *Prefetcher) Warm(ctx context.Context, who session.Who, paths []string, told func(WarmResult)) (progress WarmProgress, err error) {
-	job, err := p.OpenWarm(budget.User{UID: who.UID}, false)
+func (s *Jobs) Warm(ctx context.Context, who session.Who, paths []string, told func(Result)) (progress Progress, err error) {
+	job, err := s.Open(budget.User{UID: who.UID}, false)
 	if err != nil {
 		return progress, err
 	}
-	defer func() { _ = p.CloseWarm(job, who.UID) }() // it may have gone with the daemon
+	defer func() { _ = s.Close(job, who.UID) }() // it may have gone with the daemon
 	ctx, stop := context.WithCancelCause(ctx)
 	added := make(chan struct{})
 	defer func() {
@@ -29,7 +29,7 @@ func (p *Prefetcher) Warm(ctx context.Context, who session.Who, paths []string, 
 	// A job that has enough to do takes no more before its results are read.
 	go func() {
 		defer close(added)
-		if err := p.addAll(ctx, job, who, paths); err != nil {
+		if err := s.addAll(ctx, job, who, paths); err != nil {
 			stop(err)
 		}
 	}()
@@ -38,7 +38,7 @@ func (p *Prefetcher) Warm(ctx context.Context, who session.Who, paths []string, 
 			return progress, context.Cause(ctx)
 		}
 		asked, cancel := context.WithTimeout(ctx, warmSign)
-		progress, err = p.WarmProgress(asked, job, who, progress.Next)
+		progress, err = s.Progress(asked, job, who, progress.Next)
 		cancel()
 		if err != nil {
 			return progress, err
@@ -51,9 +51,9 @@ func (p *Prefetcher) Warm(ctx context.Context, who session.Who, paths []string, 
 }
 
 // addAll gives a job all of its paths.
-func (p *Prefetcher) addAll(ctx context.Context, job string, who session.Who, paths []string) error {
+func (s *Jobs) addAll(ctx context.Context, job string, who session.Who, paths []string) error {
 	for left := paths; ; {
-		n, err := p.AddWarm(ctx, job, who, left, true)
+		n, err := s.Add(ctx, job, who, left, true)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}

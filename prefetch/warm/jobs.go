@@ -1,16 +1,18 @@
-package prefetch
+package warm
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/internal/life"
+	"github.com/pailfs/pailfs/prefetch/internal/news"
 	"github.com/pailfs/pailfs/prefetch/internal/scheduler"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -36,8 +38,8 @@ const (
 // it for too long, or it is another user's.
 var ErrNoJob = errors.New("no such warm job")
 
-// WarmResult tells what became of one path, or of a file below it that failed.
-type WarmResult struct {
+// Result tells what became of one path, or of a file below it that failed.
+type Result struct {
 	Seq  int64  `json:"seq"`
 	Path string `json:"path"`
 	// State is ready, partly (some files of a folder are not) or failed.
@@ -53,8 +55,8 @@ type WarmResult struct {
 	below bool
 }
 
-// WarmProgress is the state of a warm job.
-type WarmProgress struct {
+// Progress is the state of a warm job.
+type Progress struct {
 	// Files and Bytes are what was found so far, DoneFiles and DoneBytes what is in
 	// the cache of it, FetchedBytes what had to be fetched for that.
 	Files        int64 `json:"files"`
@@ -68,24 +70,74 @@ type WarmProgress struct {
 	Failed int64 `json:"failed"`
 	Denied int64 `json:"denied,omitempty"`
 	// Finished says that no path is left and no more will come.
-	Finished bool         `json:"finished"`
-	Results  []WarmResult `json:"results"`
-	Next     int64        `json:"next"`
+	Finished bool     `json:"finished"`
+	Results  []Result `json:"results"`
+	Next     int64    `json:"next"`
 	// Withheld counts results that come later: it cannot be told at present whether who
 	// asks may read what they are about.
 	Withheld int64 `json:"withheld,omitempty"`
 }
 
-// warmJob brings paths into the cache.
-type warmJob struct {
+// Cache is what this package needs of a [cache.Cache].
+type Cache interface {
+	Fetch(ctx context.Context, obj oss.Object) error
+	Hold(obj oss.Object)
+	Unhold(obj oss.Object, released bool)
+	Residency(obj oss.Object) cache.Residency
+}
+
+// Config is the configuration of [Jobs]. All of it is needed.
+type Config struct {
+	// Rights leads from the paths of a job to objects.
+	Rights rights.Rights
+	// Ledger says how many jobs a user may have.
+	Ledger *budget.Ledger
+	// NewID names jobs.
+	NewID func() string
+	// Held tells how many bytes may be held in the cache, and how many others hold.
+	Held func() (budget, charged int64)
+	// Wake says that [Jobs.Next] may have something.
+	Wake func()
+}
+
+// Jobs are the jobs of all users. They are safe for concurrent use.
+type Jobs struct {
+	cfg   Config
+	cache Cache
+
+	mu struct {
+		sync.Mutex
+		jobs  map[string]*job
+		order []*job
+		// news are told when anything changes.
+		news news.News
+	}
+}
+
+// New returns no jobs yet.
+func New(cfg Config, c Cache) *Jobs {
+	s := &Jobs{cfg: cfg, cache: c}
+	s.mu.jobs = make(map[string]*job)
+	return s
+}
+
+// Len returns how many jobs there are.
+func (s *Jobs) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.jobs)
+}
+
+// job brings paths into the cache.
+type job struct {
 	id      string
 	uid     uint32
 	payer   budget.User
 	each    bool
 	life    life.Life
 	asked   time.Time
-	pending []*warmPath
-	files   []warmFile
+	pending []*target
+	files   []file
 	// pendingBytes and resultBytes are what pending and results take.
 	pendingBytes, resultBytes int
 	// walking says that a path is being walked.
@@ -95,13 +147,13 @@ type warmJob struct {
 	// done.
 	charged  int64
 	open     int
-	progress WarmProgress
-	results  []WarmResult
+	progress Progress
+	results  []Result
 	seq      int64
 }
 
-// warmPath is one path of a job.
-type warmPath struct {
+// target is one path of a job.
+type target struct {
 	path         string
 	who          session.Who
 	files, bytes int64
@@ -111,34 +163,34 @@ type warmPath struct {
 	err          error
 }
 
-type warmFile struct {
-	of   *warmPath
+type file struct {
+	of   *target
 	path string
 	obj  oss.Object
 	// staged says that its bytes are here, and no object yet.
 	staged bool
 }
 
-// OpenWarm begins a job. With each there is a result for every file of a folder. It fails
+// Open begins a job. With each there is a result for every file of a folder. It fails
 // with a [budget.Exceeded] if the user has too many.
-func (p *Prefetcher) OpenWarm(u budget.User, each bool) (string, error) {
-	if err := p.cfg.Ledger.Take(u, budget.Jobs, 1); err != nil {
+func (s *Jobs) Open(u budget.User, each bool) (string, error) {
+	if err := s.cfg.Ledger.Take(u, budget.Jobs, 1); err != nil {
 		return "", err
 	}
-	j := &warmJob{id: p.cfg.NewID(), uid: u.UID, payer: u, each: each, asked: time.Now()}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.jobs[j.id] = j
-	p.mu.order = append(p.mu.order, j)
+	j := &job{id: s.cfg.NewID(), uid: u.UID, payer: u, each: each, asked: time.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.jobs[j.id] = j
+	s.mu.order = append(s.mu.order, j)
 	return j.id, nil
 }
 
 // size returns how many bytes a result takes.
-func (r *WarmResult) size() int { return besidePath + len(r.Path) + len(r.Error) }
+func (r *Result) size() int { return besidePath + len(r.Path) + len(r.Error) }
 
 // fitting returns how many of the paths, from the first on, a job takes: one at least if
 // it has none.
-func (j *warmJob) fitting(paths []string) (n int) {
+func (j *job) fitting(paths []string) (n int) {
 	bytes := j.pendingBytes
 	for _, path := range paths {
 		bytes += besidePath + len(path)
@@ -151,8 +203,8 @@ func (j *warmJob) fitting(paths []string) (n int) {
 }
 
 // jobLocked returns a job of the user, and notes that somebody asks after it.
-func (p *Prefetcher) jobLocked(id string, uid uint32) (*warmJob, error) {
-	j := p.mu.jobs[id]
+func (s *Jobs) jobLocked(id string, uid uint32) (*job, error) {
+	j := s.mu.jobs[id]
 	if j == nil || j.uid != uid && uid != 0 {
 		return nil, ErrNoJob
 	}
@@ -160,32 +212,32 @@ func (p *Prefetcher) jobLocked(id string, uid uint32) (*warmJob, error) {
 	return j, nil
 }
 
-// AddWarm adds paths to a job, to be brought with the rights of who, and returns how many
+// Add adds paths to a job, to be brought with the rights of who, and returns how many
 // of them it took: fewer when it has enough to do. last says that no more will come after
 // these.
-func (p *Prefetcher) AddWarm(ctx context.Context, id string, who session.Who, paths []string, last bool) (accepted int, err error) {
+func (s *Jobs) Add(ctx context.Context, id string, who session.Who, paths []string, last bool) (accepted int, err error) {
 	for {
-		p.mu.Lock()
-		j, err := p.jobLocked(id, who.UID)
+		s.mu.Lock()
+		j, err := s.jobLocked(id, who.UID)
 		if err != nil {
-			p.mu.Unlock()
+			s.mu.Unlock()
 			return 0, err
 		}
 		n := j.fitting(paths)
 		for _, path := range paths[:n] {
-			j.pending = append(j.pending, &warmPath{path: path, who: who})
+			j.pending = append(j.pending, &target{path: path, who: who})
 			j.pendingBytes += besidePath + len(path)
 		}
 		j.open += n
 		j.last = j.last || last && n == len(paths)
-		changed := p.changedLocked()
+		changed := s.mu.news.Next()
 		if n > 0 || len(paths) == 0 {
-			p.settleLocked()
-			p.mu.Unlock()
-			p.sched.Wake()
+			s.mu.news.Tell()
+			s.mu.Unlock()
+			s.cfg.Wake()
 			return n, nil
 		}
-		p.mu.Unlock()
+		s.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -194,18 +246,18 @@ func (p *Prefetcher) AddWarm(ctx context.Context, id string, who session.Who, pa
 	}
 }
 
-// WarmProgress tells who asks the state of a job with the results after the number
+// Progress tells who asks the state of a job with the results after the number
 // after. It waits for news until ctx ends. Rights may have been changed since the paths were
 // walked, so they are asked again. While the store is away and does not say what they are,
 // results are kept back, which no number passes over, and only counts go on. A store that
 // answers and denies is not waited for.
-func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Who, after int64) (WarmProgress, error) {
-	now, err := p.warmNews(ctx, id, who.UID, after)
+func (s *Jobs) Progress(ctx context.Context, id string, who session.Who, after int64) (Progress, error) {
+	now, err := s.news(ctx, id, who.UID, after)
 	asked, cancel := rights.Asking(ctx)
 	defer cancel()
 	readable := now.Results[:0]
 	for i, r := range now.Results {
-		switch err := p.cfg.Rights.Refused(asked, who, r.Path); {
+		switch err := s.cfg.Rights.Refused(asked, who, r.Path); {
 		case err == nil:
 			readable = append(readable, r)
 		case !rights.Denied(err) && !rights.Unreadable(err):
@@ -218,23 +270,23 @@ func (p *Prefetcher) WarmProgress(ctx context.Context, id string, who session.Wh
 			return now, nil
 		case r.below: // nor may its name be told
 		default:
-			readable = append(readable, WarmResult{Seq: r.Seq, Path: r.Path, State: "failed", Error: err.Error(), Err: err})
+			readable = append(readable, Result{Seq: r.Seq, Path: r.Path, State: "failed", Error: err.Error(), Err: err})
 		}
 	}
 	now.Results = readable
 	return now, err
 }
 
-// warmNews is WarmProgress before rights are asked.
-func (p *Prefetcher) warmNews(ctx context.Context, id string, uid uint32, after int64) (WarmProgress, error) {
+// news is Progress before rights are asked.
+func (s *Jobs) news(ctx context.Context, id string, uid uint32, after int64) (Progress, error) {
 	for {
-		p.mu.Lock()
-		j, err := p.jobLocked(id, uid)
+		s.mu.Lock()
+		j, err := s.jobLocked(id, uid)
 		if err != nil {
-			p.mu.Unlock()
-			return WarmProgress{}, err
+			s.mu.Unlock()
+			return Progress{}, err
 		}
-		j.results = slices.DeleteFunc(j.results, func(r WarmResult) bool {
+		j.results = slices.DeleteFunc(j.results, func(r Result) bool {
 			if r.Seq > after {
 				return false
 			}
@@ -243,14 +295,14 @@ func (p *Prefetcher) warmNews(ctx context.Context, id string, uid uint32, after 
 		})
 		now := j.progress
 		now.Finished = j.last && j.open == 0
-		now.Results = append([]WarmResult{}, j.results[:min(len(j.results), 64)]...)
+		now.Results = append([]Result{}, j.results[:min(len(j.results), 64)]...)
 		now.Next = after
 		if n := len(now.Results); n > 0 {
 			now.Next = now.Results[n-1].Seq
 		}
 		now.Finished = now.Finished && len(now.Results) == len(j.results)
-		changed := p.changedLocked()
-		p.mu.Unlock()
+		changed := s.mu.news.Next()
+		s.mu.Unlock()
 		if len(now.Results) > 0 || now.Finished {
 			return now, nil
 		}
@@ -265,52 +317,52 @@ func (p *Prefetcher) warmNews(ctx context.Context, id string, uid uint32, after 
 	}
 }
 
-// CloseWarm ends a job. What is on its way for it is stopped.
-func (p *Prefetcher) CloseWarm(id string, uid uint32) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	j, err := p.jobLocked(id, uid)
+// Close ends a job. What is on its way for it is stopped.
+func (s *Jobs) Close(id string, uid uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j, err := s.jobLocked(id, uid)
 	if err != nil {
 		return err
 	}
-	p.endWarmLocked(j)
+	s.endLocked(j)
 	return nil
 }
 
-func (p *Prefetcher) endWarmLocked(j *warmJob) {
+func (s *Jobs) endLocked(j *job) {
 	j.life.End()
-	delete(p.mu.jobs, j.id)
-	p.cfg.Ledger.Give(j.payer, budget.Jobs, 1)
-	p.mu.order = slices.DeleteFunc(p.mu.order, func(o *warmJob) bool { return o == j })
-	p.settleLocked()
+	delete(s.mu.jobs, j.id)
+	s.cfg.Ledger.Give(j.payer, budget.Jobs, 1)
+	s.mu.order = slices.DeleteFunc(s.mu.order, func(o *job) bool { return o == j })
+	s.mu.news.Tell()
 }
 
-// expireWarm ends the jobs that nobody asks after.
-func (p *Prefetcher) expireWarm(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, j := range slices.Clone(p.mu.order) {
+// Expire ends the jobs that nobody asks after.
+func (s *Jobs) Expire(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range slices.Clone(s.mu.order) {
 		if now.Sub(j.asked) > jobIdle {
-			p.endWarmLocked(j)
+			s.endLocked(j)
 		}
 	}
 }
 
-// nextWarm is the source of what is warmed. The jobs take turns.
-func (p *Prefetcher) nextWarm() (scheduler.Job, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for range len(p.mu.order) {
-		j := p.mu.order[0]
-		p.mu.order = append(p.mu.order[1:], j)
+// Next is the source of what is warmed. The jobs take turns.
+func (s *Jobs) Next() (scheduler.Job, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range len(s.mu.order) {
+		j := s.mu.order[0]
+		s.mu.order = append(s.mu.order[1:], j)
 		if j.resultBytes >= maxResults {
 			continue // nobody reads them
 		}
 		if len(j.files) > 0 {
 			f := j.files[0]
-			j.files[0] = warmFile{}
+			j.files[0] = file{}
 			j.files = j.files[1:]
-			return scheduler.Job{Object: f.obj, Run: func(ctx context.Context) { p.warm(ctx, j, f) }}, true
+			return scheduler.Job{Object: f.obj, Run: func(ctx context.Context) { s.bringFile(ctx, j, f) }}, true
 		}
 		if len(j.pending) > 0 && !j.walking {
 			path := j.pending[0]
@@ -318,37 +370,37 @@ func (p *Prefetcher) nextWarm() (scheduler.Job, bool) {
 			j.pending = j.pending[1:]
 			j.pendingBytes -= besidePath + len(path.path)
 			j.walking = true
-			return scheduler.Job{Run: func(ctx context.Context) { p.walkWarm(ctx, j, path) }}, true
+			return scheduler.Job{Run: func(ctx context.Context) { s.walk(ctx, j, path) }}, true
 		}
 	}
 	return scheduler.Job{}, false
 }
 
-// walkWarm finds the files of a path. It waits while enough are known.
-func (p *Prefetcher) walkWarm(ctx context.Context, j *warmJob, path *warmPath) {
+// walk finds the files of a path. It waits while enough are known.
+func (s *Jobs) walk(ctx context.Context, j *job, path *target) {
 	ctx, done := j.life.Within(ctx)
 	defer done()
-	err := rights.Walk(ctx, p.cfg.Rights, path.who, path.path, func(file string, f rights.Found) error {
+	err := rights.Walk(ctx, s.cfg.Rights, path.who, path.path, func(name string, f rights.Found) error {
 		for {
-			p.mu.Lock()
+			s.mu.Lock()
 			switch {
 			case f.Err != nil && j.resultBytes < maxResults:
 				j.failLocked(path, f.Err)
-				p.resultLocked(j, WarmResult{Path: file, State: "failed", Error: f.Err.Error(), Err: f.Err, below: true})
-				p.settleLocked()
-				p.mu.Unlock()
+				s.resultLocked(j, Result{Path: name, State: "failed", Error: f.Err.Error(), Err: f.Err, below: true})
+				s.mu.news.Tell()
+				s.mu.Unlock()
 				return ctx.Err()
 			case f.Err == nil && len(j.files) < maxFiles:
-				j.files = append(j.files, warmFile{of: path, path: file, obj: f.Object, staged: f.Staged})
+				j.files = append(j.files, file{of: path, path: name, obj: f.Object, staged: f.Staged})
 				path.left++
 				j.progress.Files++
 				j.progress.Bytes += f.Object.Size
-				p.mu.Unlock()
-				p.sched.Wake()
+				s.mu.Unlock()
+				s.cfg.Wake()
 				return nil
 			}
-			changed := p.changedLocked()
-			p.mu.Unlock()
+			changed := s.mu.news.Next()
+			s.mu.Unlock()
 			select {
 			case <-changed:
 			case <-ctx.Done():
@@ -356,18 +408,18 @@ func (p *Prefetcher) walkWarm(ctx context.Context, j *warmJob, path *warmPath) {
 			}
 		}
 	})
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	path.walked, j.walking = true, false
 	if err != nil {
 		path.err = err
 		j.failLocked(path, err)
 	}
-	p.donePathLocked(j, path)
+	s.donePathLocked(j, path)
 }
 
 // failLocked counts what could not be brought of a path.
-func (j *warmJob) failLocked(path *warmPath, err error) {
+func (j *job) failLocked(path *target, err error) {
 	path.failed++
 	j.progress.Failed++
 	if rights.Unreadable(err) {
@@ -375,22 +427,22 @@ func (j *warmJob) failLocked(path *warmPath, err error) {
 	}
 }
 
-// warm brings one file.
-func (p *Prefetcher) warm(ctx context.Context, j *warmJob, f warmFile) {
+// bringFile brings one file.
+func (s *Jobs) bringFile(ctx context.Context, j *job, f file) {
 	var fetched bool
 	var err error
 	if !f.staged {
-		fetched, err = p.bring(ctx, j, f.obj)
+		fetched, err = s.bring(ctx, j, f.obj)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	f.of.left--
 	if err != nil {
 		j.failLocked(f.of, err)
 		if f.path == f.of.path {
 			f.of.err = err
 		} else {
-			p.resultLocked(j, WarmResult{Path: f.path, State: "failed", Error: err.Error(), Err: err, below: true})
+			s.resultLocked(j, Result{Path: f.path, State: "failed", Error: err.Error(), Err: err, below: true})
 		}
 	} else {
 		f.of.files++
@@ -401,56 +453,56 @@ func (p *Prefetcher) warm(ctx context.Context, j *warmJob, f warmFile) {
 			j.progress.FetchedBytes += f.obj.Size
 		}
 		if j.each && f.path != f.of.path {
-			p.resultLocked(j, WarmResult{Path: f.path, State: "ready", Files: 1, Bytes: f.obj.Size, below: true})
+			s.resultLocked(j, Result{Path: f.path, State: "ready", Files: 1, Bytes: f.obj.Size, below: true})
 		}
 	}
-	p.donePathLocked(j, f.of)
+	s.donePathLocked(j, f.of)
 }
 
 // bring fetches an object, unless it is there, and leaves it among those that stay
 // by their use. A job does not bring more than there is room for: it would only
 // displace what it has brought itself.
-func (p *Prefetcher) bring(ctx context.Context, j *warmJob, o oss.Object) (fetched bool, err error) {
+func (s *Jobs) bring(ctx context.Context, j *job, o oss.Object) (fetched bool, err error) {
 	cost := cache.Cost(o)
-	p.mu.Lock()
-	budget, charged := p.mu.book.Budget()
+	budget, charged := s.cfg.Held()
+	s.mu.Lock()
 	if j.charged+charged+cost > budget {
-		p.mu.Unlock()
+		s.mu.Unlock()
 		return false, fmt.Errorf("the cache has no room for it: %d bytes, of which %d are taken by this warm-up and by loaders", budget, j.charged+charged)
 	}
 	j.charged += cost
-	p.mu.Unlock()
-	there := o.Size == 0 || p.cache.Residency(o).Whole
-	p.cache.Hold(o)
+	s.mu.Unlock()
+	there := o.Size == 0 || s.cache.Residency(o).Whole
+	s.cache.Hold(o)
 	within, done := j.life.Within(ctx)
-	err = p.cache.Fetch(within, o)
+	err = s.cache.Fetch(within, o)
 	done()
-	p.cache.Unhold(o, false)
+	s.cache.Unhold(o, false)
 	if err != nil {
-		p.mu.Lock()
+		s.mu.Lock()
 		j.charged -= cost
-		p.mu.Unlock()
+		s.mu.Unlock()
 	}
 	return !there && err == nil, err
 }
 
 // donePathLocked adds the result of a path when its last file has ended.
-func (p *Prefetcher) donePathLocked(j *warmJob, path *warmPath) {
+func (s *Jobs) donePathLocked(j *job, path *target) {
 	if path.walked && path.left == 0 {
 		j.open--
-		r := WarmResult{Path: path.path, State: "ready", Files: path.files, Bytes: path.bytes}
+		r := Result{Path: path.path, State: "ready", Files: path.files, Bytes: path.bytes}
 		switch {
 		case path.err != nil:
 			r.State, r.Error, r.Err = "failed", path.err.Error(), path.err
 		case path.failed > 0:
 			r.State, r.Error = "partly", fmt.Sprintf("%d of %d files could not be brought", path.failed, path.failed+path.files)
 		}
-		p.resultLocked(j, r)
+		s.resultLocked(j, r)
 	}
-	p.settleLocked()
+	s.mu.news.Tell()
 }
 
-func (p *Prefetcher) resultLocked(j *warmJob, r WarmResult) {
+func (s *Jobs) resultLocked(j *job, r Result) {
 	j.seq++
 	r.Seq = j.seq
 	if r.Err != nil {

@@ -1,0 +1,2 @@
+// Package news wakes those who wait for a state to change.
+package news
