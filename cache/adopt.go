@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -55,8 +56,8 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return false, err
 	}
-	if st.Size != o.geometry.size {
-		return false, fmt.Errorf("it has %d bytes, the object %d: %w", st.Size, o.geometry.size, oss.ErrCorrupted)
+	if st.Size != o.geometry.Size {
+		return false, fmt.Errorf("it has %d bytes, the object %d: %w", st.Size, o.geometry.Size, oss.ErrCorrupted)
 	}
 	sums, err := sumFile(ctx, f, o.geometry, crc64)
 	if err != nil {
@@ -68,11 +69,11 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 	}
 	epoch, entered := t.enter(o)
 	if !entered {
-		t.residents.unreserve(o.id, diskBytes(o.geometry.size))
+		t.residents.unreserve(o.id, content.OnDisk(o.geometry.Size))
 		t.dropEmpty(o)
 		return false, nil
 	}
-	err = t.fs.moveIn(path, o.id.fileName())
+	err = t.fs.moveIn(path, fileName(o.id))
 	o.mu.Lock()
 	alone := o.mu.disk.blocked && o.mu.disk.epoch == epoch // nobody threw the object away meanwhile
 	o.mu.disk.blocked = false
@@ -97,25 +98,25 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 
 // sumFile returns the checksums of the blocks of f, segment by segment, if its
 // CRC-64 is crc64.
-func sumFile(ctx context.Context, f io.ReaderAt, g geometry, crc64 uint64) ([][]blockSums, error) {
-	sums := make([][]blockSums, g.segments())
-	buf := make([]byte, min(segmentBlocks/8*blockSize, g.size))
+func sumFile(ctx context.Context, f io.ReaderAt, g content.Geometry, crc64 uint64) ([][]content.Sums, error) {
+	sums := make([][]content.Sums, g.Segments())
+	buf := make([]byte, min(content.SegmentBlocks/8*content.BlockSize, g.Size))
 	all := uint64(0)
 	for i := range sums {
-		for first := 0; first < g.blocks(i); {
+		for first := 0; first < g.Blocks(i); {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			s := span{i, first, min(first+segmentBlocks/8, g.blocks(i))}
-			p := buf[:g.length(s)]
-			if n, err := f.ReadAt(p, g.offset(s)); n < len(p) {
-				return nil, fmt.Errorf("read at %d: %w", g.offset(s), errors.Join(err, io.ErrUnexpectedEOF))
+			s := content.Span{Segment: i, First: first, End: min(first+content.SegmentBlocks/8, g.Blocks(i))}
+			p := buf[:g.Length(s)]
+			if n, err := f.ReadAt(p, g.Offset(s)); n < len(p) {
+				return nil, fmt.Errorf("read at %d: %w", g.Offset(s), errors.Join(err, io.ErrUnexpectedEOF))
 			}
-			for j, sum := range sumBlocks(p) {
-				all = crc64Combine(all, sum.crc64, g.length(span{i, first + j, first + j + 1}))
+			for j, sum := range content.SumBlocks(p) {
+				all = content.CombineCRC64(all, sum.CRC64, g.Length(content.Span{Segment: i, First: first + j, End: first + j + 1}))
 				sums[i] = append(sums[i], sum)
 			}
-			first = s.end
+			first = s.End
 		}
 	}
 	if all != crc64 {
@@ -127,7 +128,7 @@ func sumFile(ctx context.Context, f io.ReaderAt, g geometry, crc64 uint64) ([][]
 // roomFor takes room for the whole of o, of which nothing is there, waiting a while
 // for an eviction.
 func (t *ssdTier) roomFor(ctx context.Context, o *object) bool {
-	bytes := diskBytes(o.geometry.size)
+	bytes := content.OnDisk(o.geometry.Size)
 	deadline := time.NewTimer(adoptWait)
 	defer deadline.Stop()
 	for {
@@ -173,7 +174,7 @@ func (t *ssdTier) enter(o *object) (epoch int, ok bool) {
 
 // install notes that the file with that inode has every block. It returns false if
 // the checksums do not agree with what is known of the object. o.mu must be held.
-func (o *object) install(sums [][]blockSums, crc64 uint64, file inode) bool {
+func (o *object) install(sums [][]content.Sums, crc64 uint64, file inode) bool {
 	if o.mu.hasCRC64 && o.mu.crc64 != crc64 {
 		return false
 	}
@@ -191,7 +192,7 @@ func (o *object) install(sums [][]blockSums, crc64 uint64, file inode) bool {
 		if seg.whole && !whole {
 			o.mu.wholeSegments++
 		}
-		o.setDisk(o.geometry.whole(i))
+		o.setDisk(o.geometry.Whole(i))
 	}
 	o.mu.crc64, o.mu.hasCRC64, o.mu.checked = crc64, true, true
 	o.rememberChecked()

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -43,17 +44,17 @@ func readAnew(ctx context.Context, o *object, p []byte, off int64) (n int64, err
 // flightAnew returns a flight of which the object knows nothing. It brings the n bytes at
 // off, as far as the segment has them; all of an object that is checked as a whole.
 func flightAnew(o *object, off, n int64) *flight {
-	var s span
-	for s = range o.geometry.spans(off, n) {
+	var s content.Span
+	for s = range o.geometry.Spans(off, n) {
 		break
 	}
 	if o.small() {
-		s = o.geometry.whole(0)
+		s = o.geometry.Whole(0)
 	}
 	o.acquire()
 	e := &extent{object: o, span: s}
 	e.refs.Store(1)
-	return &flight{extent: e, purpose: forDemand, length: o.geometry.length(s), withhold: true}
+	return &flight{extent: e, purpose: forDemand, length: o.geometry.Length(s), withhold: true}
 }
 
 // checkAnew compares what came with all that is known of the object.

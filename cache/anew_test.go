@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -29,7 +30,7 @@ func outrunBySSD(t *testing.T, s *fakeStore, size int) (*Cache, *Handle) {
 }
 
 func TestReadThatSSDOutrunsFetchesItself(t *testing.T) {
-	for _, size := range []int{100_000, smallObject, 9<<20 + 17} {
+	for _, size := range []int{100_000, content.SmallObject, 9<<20 + 17} {
 		s := newFakeStore()
 		_, h := outrunBySSD(t, s, size)
 		checkRead(t, s, h, 50_000, 20_000)
@@ -93,14 +94,14 @@ func TestReadThatFlightsOutrunFetchesItself(t *testing.T) {
 	// Whenever it looks, the reader finds what was being fetched for others, who gave it up.
 	o := h.object
 	o.mu.Lock()
-	given := o.newFlight(span{0, 2, 6}, forAhead)
+	given := o.newFlight(content.Span{Segment: 0, First: 2, End: 6}, forAhead)
 	o.mu.Unlock()
 	given.end(context.Canceled)
 	p := make([]byte, 1<<20)
-	if _, err := h.ReadAt(t.Context(), p, 3*blockSize); err != nil {
+	if _, err := h.ReadAt(t.Context(), p, 3*content.BlockSize); err != nil {
 		t.Error(err)
 	}
-	if !bytes.Equal(p, s.content(h.Object())[3*blockSize:][:len(p)]) {
+	if !bytes.Equal(p, s.content(h.Object())[3*content.BlockSize:][:len(p)]) {
 		t.Error("wrong bytes")
 	}
 	given.settle(c.ctx, oss.RangeResult{}, context.Canceled)

@@ -3,6 +3,8 @@ package cache
 import (
 	"sync"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // Reads at random places come a round trip apart, and the link rests meanwhile. Around
@@ -25,7 +27,7 @@ const (
 	aroundRange = 4 << 20
 	// aroundOfTen bounds what is fetched around the first ten reads of a region:
 	// 128 KiB + 256 KiB + ... + 4 MiB.
-	aroundOfTen = blockSize * (1<<7 - 2)
+	aroundOfTen = content.BlockSize * (1<<7 - 2)
 )
 
 // around is what is fetched around random reads of an object. Guarded by object.mu.
@@ -116,10 +118,10 @@ func (o *object) missed(s *stream, off int64) []*flight {
 	}
 	unit := int64(aroundRegion)
 	if grown < 14 {
-		unit = blockSize << grown
+		unit = content.BlockSize << grown
 	}
 	a.next = off / unit * unit
-	a.end = min(a.next+unit, o.geometry.size)
+	a.end = min(a.next+unit, o.geometry.Size)
 	return o.fetchAround()
 }
 
@@ -137,7 +139,7 @@ func (o *object) fetchAround() (flights []*flight) {
 		if !o.mayFetchAround(n) || !o.cache.memory.budget.try(extentCost(n), patient) {
 			return flights
 		}
-		for s := range o.geometry.spans(a.next, n) { // one: a range lies in a segment
+		for s := range o.geometry.Spans(a.next, n) { // one: a range lies in a segment
 			f := o.newFlight(s, forAround)
 			f.extent.cost = extentCost(n)
 			flights = append(flights, f)
@@ -153,14 +155,14 @@ func (o *object) fetchAround() (flights []*flight) {
 func (o *object) mayFetchAround(n int64) bool {
 	a, c := &o.mu.around, o.cache
 	switch {
-	case a.refused || o.mu.handles == 0 || a.asked+n > o.geometry.size:
+	case a.refused || o.mu.handles == 0 || a.asked+n > o.geometry.Size:
 		return false
 	case c.ssd != nil && c.ssd.health.writable():
 		// What the disk cannot take in time would be dropped, and fetched again.
 		if !c.ssd.queue.hasRoom(a.flying + extentCost(n)) {
 			return false
 		}
-	case o.geometry.size > c.memory.keptLimit()/2:
+	case o.geometry.Size > c.memory.keptLimit()/2:
 		return false
 	}
 	return a.link.after(c.now(), a.flying+n) <= time.Duration(o.waited.Load())

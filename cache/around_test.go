@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -48,16 +49,16 @@ func randomly(t *testing.T, memory int64, segments int, within int64, n int) (st
 
 func TestFewRandomReadsFetchTheirBlocksAlone(t *testing.T) {
 	for n := 1; n <= aroundAfter; n++ {
-		stats, requests, _ := randomly(t, 1<<30, 32, 32*segmentSize, n)
-		if got := stats.Fetched; requests != int64(n) || got.DemandBytes != int64(n)*blockSize || got.AroundBytes != 0 {
+		stats, requests, _ := randomly(t, 1<<30, 32, 32*content.SegmentSize, n)
+		if got := stats.Fetched; requests != int64(n) || got.DemandBytes != int64(n)*content.BlockSize || got.AroundBytes != 0 {
 			t.Errorf("%d reads: %d requests, %+v; want a block each", n, requests, got)
 		}
 	}
 }
 
 func TestTenRandomReadsFetchLittle(t *testing.T) {
-	stats, _, _ := randomly(t, 1<<30, 32, 32*segmentSize, 10)
-	if got := stats.Fetched; got.AroundBytes == 0 || got.AroundBytes > aroundOfTen || got.DemandBytes > 10*blockSize {
+	stats, _, _ := randomly(t, 1<<30, 32, 32*content.SegmentSize, 10)
+	if got := stats.Fetched; got.AroundBytes == 0 || got.AroundBytes > aroundOfTen || got.DemandBytes > 10*content.BlockSize {
 		t.Errorf("%+v, want at most %d bytes around ten blocks", got, aroundOfTen)
 	}
 }
@@ -65,23 +66,23 @@ func TestTenRandomReadsFetchLittle(t *testing.T) {
 // Dense reads bring the whole object, once, and are few to wait for it.
 func TestManyRandomReadsFetchTheObjectOnce(t *testing.T) {
 	const segments, reads = 32, 500
-	stats, requests, waited := randomly(t, 1<<30, segments, segments*segmentSize, reads)
+	stats, requests, waited := randomly(t, 1<<30, segments, segments*content.SegmentSize, reads)
 	got := stats.Fetched
 	t.Logf("%d requests, %+v, %d reads waited %v", requests, got, stats.Reads.OSS, waited)
-	if sum := got.DemandBytes + got.AroundBytes; sum > segments*segmentSize {
-		t.Errorf("%d bytes were fetched of an object of %d", sum, segments*segmentSize)
+	if sum := got.DemandBytes + got.AroundBytes; sum > segments*content.SegmentSize {
+		t.Errorf("%d bytes were fetched of an object of %d", sum, segments*content.SegmentSize)
 	}
-	if alone := got.DemandBytes / blockSize; alone > 40 {
+	if alone := got.DemandBytes / content.BlockSize; alone > 40 {
 		t.Errorf("%d of %d reads were fetched for, want at most 40", alone, reads)
 	}
-	if most := int64(40 + 2*segments*segmentSize/aroundRange); requests > most {
+	if most := int64(40 + 2*segments*content.SegmentSize/aroundRange); requests > most {
 		t.Errorf("%d requests, want at most %d", requests, most)
 	}
 }
 
 // What is read in one place of a large object brings in that place.
 func TestRandomReadsInOnePlaceFetchThatPlace(t *testing.T) {
-	const within = 4 * segmentSize
+	const within = 4 * content.SegmentSize
 	stats, _, _ := randomly(t, 1<<30, 32, within, 14)
 	if got := stats.Fetched.AroundBytes; got == 0 || got > within {
 		t.Errorf("%d bytes were fetched around reads of %d, want no more than that", got, within)
@@ -100,7 +101,7 @@ func TestSparseRandomReadsFetchTheirBlocksAlone(t *testing.T) {
 // What nothing can keep is not fetched.
 func TestNothingIsFetchedAroundReadsThatCannotBeKept(t *testing.T) {
 	const reads = 60
-	stats, _, _ := randomly(t, minMemory, 32, 32*segmentSize, reads)
+	stats, _, _ := randomly(t, minMemory, 32, 32*content.SegmentSize, reads)
 	if got := stats.Fetched; got.AroundBytes != 0 {
 		t.Errorf("%+v: more was fetched than memory keeps", got)
 	}
@@ -111,7 +112,7 @@ func TestNothingIsFetchedAroundReadsThatCannotBeKept(t *testing.T) {
 func TestWhatIsFetchedAroundReadsTakesNoLongerThanTheyWaited(t *testing.T) {
 	for n := 5; n < 60; n += 6 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			stats, _, waited := randomly(t, 1<<30, 32, 32*segmentSize, n)
+			stats, _, waited := randomly(t, 1<<30, 32, 32*content.SegmentSize, n)
 			// The link brings 600 MB/s at most.
 			if took := time.Duration(float64(stats.Fetched.AroundBytes) / 600e6 * 1e9); took > waited {
 				t.Errorf("%d bytes took %v, the reads had waited %v", stats.Fetched.AroundBytes, took, waited)
@@ -140,7 +141,7 @@ func TestRandomReadsOnSSDFetchNothingTwice(t *testing.T) {
 	obj := s.put("a", 40<<20+777)
 	s.set(func() {
 		s.mu.gate = func(context.Context, oss.RangeRequest, int) error { time.Sleep(time.Millisecond); return nil }
-		s.mu.step = blockSize
+		s.mu.step = content.BlockSize
 	})
 	c := openCache(t, s, Config{Dir: t.TempDir()})
 	h := openObject(t, c, obj)

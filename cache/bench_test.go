@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -24,12 +25,12 @@ type patternStore struct {
 }
 
 func newPatternStore() *patternStore {
-	p := randomBytes(42, segmentSize)
+	p := randomBytes(42, content.SegmentSize)
 	return &patternStore{segment: p, crc: oss.CRC64(p), step: 256 << 10}
 }
 
 func (s *patternStore) object(key string, segments int) oss.Object {
-	return oss.Object{Key: key, ETag: "E", Size: int64(segments) * segmentSize}
+	return oss.Object{Key: key, ETag: "E", Size: int64(segments) * content.SegmentSize}
 }
 
 func (s *patternStore) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.RangeResult, error) {
@@ -46,17 +47,17 @@ func (s *patternStore) ReadRange(ctx context.Context, r oss.RangeRequest) (oss.R
 		if err := ctx.Err(); err != nil {
 			return oss.RangeResult{}, err
 		}
-		from := (r.Offset + int64(n)) % segmentSize
+		from := (r.Offset + int64(n)) % content.SegmentSize
 		n += copy(r.Buffer[n:n+step], s.segment[from:])
 		if r.Arrived != nil {
 			r.Arrived(n)
 		}
 	}
 	crc := s.crc
-	for i := int64(1); i < r.Object.Size/segmentSize; i++ {
-		crc = crc64Segment.Of(crc) ^ s.crc
+	for i := int64(1); i < r.Object.Size/content.SegmentSize; i++ {
+		crc = content.CombineCRC64(crc, s.crc, content.SegmentSize)
 	}
-	return oss.RangeResult{CRC64: crc, HasCRC64: r.Object.Size%segmentSize == 0}, nil
+	return oss.RangeResult{CRC64: crc, HasCRC64: r.Object.Size%content.SegmentSize == 0}, nil
 }
 
 // fakeLink behaves like a network: 30 ms to the first byte, with a long tail, 100
@@ -150,7 +151,7 @@ func BenchmarkColdStream(b *testing.B) {
 				cfg.Dir = b.TempDir()
 			}
 			cache := benchCache(b, s, cfg)
-			b.SetBytes(int64(segments) * segmentSize)
+			b.SetBytes(int64(segments) * content.SegmentSize)
 			i := 0
 			for b.Loop() {
 				i++

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // fillOnce makes the first write to an object file end in err, once another write of it
@@ -46,7 +48,7 @@ func testWrittenBesideAFailure(t *testing.T, fault error) {
 	var readers sync.WaitGroup
 	for _, off := range []int64{1 << 20, 5 << 20} {
 		readers.Go(func() {
-			if err := compareRead(s, h, off, blockSize); err != nil {
+			if err := compareRead(s, h, off, content.BlockSize); err != nil {
 				t.Error(err)
 			}
 		})
@@ -58,15 +60,15 @@ func testWrittenBesideAFailure(t *testing.T, fault error) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o := c.objects.find(identify(c.bucket, obj))
+	o := c.objects.find(content.Identify(c.bucket, obj))
 	c.dropKept(o) // memory must not have it
 	o.release()
 	disk.set(func() { disk.mu.writeErr = nil })
 
 	s.resetRequests()
 	h = openObject(t, c, obj)
-	checkRead(t, s, h, 1<<20, blockSize)
-	checkRead(t, s, h, 5<<20, blockSize)
+	checkRead(t, s, h, 1<<20, content.BlockSize)
+	checkRead(t, s, h, 5<<20, content.BlockSize)
 	if s.wasAsked(obj, 1<<20) && s.wasAsked(obj, 5<<20) {
 		t.Error("what was written beside a failure was fetched again")
 	}

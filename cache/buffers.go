@@ -7,15 +7,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // Buffers lie outside the Go heap: the collector neither scans them nor lets them
 // pile up to twice their size. They come in classes, four to each doubling, so
 // that at most a fifth of a buffer is unused.
 const (
-	pageSize       = 4 << 10
-	smallestBuffer = pageSize
-	largestBuffer  = segmentSize
+	smallestBuffer = content.PageSize
+	largestBuffer  = content.SegmentSize
 	// hugePage is what the processor maps at once if the kernel lets it.
 	hugePage = 2 << 20
 	// regionSize is what is asked of the kernel at once.
@@ -82,7 +83,7 @@ func bufferSize(class int) int64 {
 	}
 	lower := int64(smallestBuffer) << ((class - 1) / 4)
 	n := lower + int64((class-1)%4+1)*(lower/4)
-	return (n + pageSize - 1) &^ (pageSize - 1)
+	return (n + content.PageSize - 1) &^ (content.PageSize - 1)
 }
 
 // bufferCost returns what a buffer for n bytes costs the budget.

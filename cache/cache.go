@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -141,7 +142,7 @@ func (c *Cache) object(obj oss.Object) (*object, error) {
 	if err := c.closed(); err != nil {
 		return nil, err
 	}
-	return c.objects.get(c, identify(c.bucket, obj), obj), nil
+	return c.objects.get(c, content.Identify(c.bucket, obj), obj), nil
 }
 
 // Fetch brings the whole of obj onto SSD in the prefetch class, protects it from
@@ -167,7 +168,7 @@ func (c *Cache) Fetch(ctx context.Context, obj oss.Object) error {
 
 // Release says that nobody will read obj soon: it is the next to be evicted.
 func (c *Cache) Release(obj oss.Object) {
-	id := identify(c.bucket, obj)
+	id := content.Identify(c.bucket, obj)
 	if c.ssd != nil {
 		c.ssd.residents.release(id)
 	}
@@ -216,13 +217,13 @@ func (c *Cache) Residency(obj oss.Object) Residency {
 		}
 		for _, e := range seg.extents {
 			if e.flight == nil {
-				r.Memory += o.geometry.length(e.span)
+				r.Memory += o.geometry.Length(e.span)
 			}
 		}
-		for block, n := 0, o.geometry.blocks(i); block < n; {
-			stop := seg.disk.run(block, n)
-			if seg.disk.has(block) {
-				r.SSD += o.geometry.length(span{i, block, stop})
+		for block, n := 0, o.geometry.Blocks(i); block < n; {
+			stop := seg.disk.Run(block, n)
+			if seg.disk.Has(block) {
+				r.SSD += o.geometry.Length(content.Span{Segment: i, First: block, End: stop})
 			}
 			block = stop
 		}
@@ -340,7 +341,7 @@ func (c *Cache) runMemory() {
 		urgentBytes, patientBytes := c.memory.budget.wanted()
 		wanted := urgentBytes + patientBytes
 		if pressed {
-			wanted = max(wanted, maxRanges*segmentSize) // readahead does not wait
+			wanted = max(wanted, maxRanges*content.SegmentSize) // readahead does not wait
 		}
 		c.memory.shrink(urgentBytes)
 		c.ssd.shed(urgentBytes, pressed)

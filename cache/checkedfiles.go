@@ -1,6 +1,10 @@
 package cache
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
+)
 
 // checkedFiles are the files of large objects that are whole and of which every
 // block was written by us or checked since the start. It outlives the record of
@@ -13,29 +17,29 @@ import "sync"
 type checkedFiles struct {
 	mu struct {
 		sync.Mutex
-		inodes map[identity]inode
+		inodes map[content.Identity]inode
 	}
 }
 
 // add notes that the file with that inode is whole and right.
-func (c *checkedFiles) add(id identity, file inode) {
+func (c *checkedFiles) add(id content.Identity, file inode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.inodes == nil {
-		c.mu.inodes = make(map[identity]inode)
+		c.mu.inodes = make(map[content.Identity]inode)
 	}
 	c.mu.inodes[id] = file
 }
 
 // remove notes that an object has no such file, or no longer.
-func (c *checkedFiles) remove(id identity) {
+func (c *checkedFiles) remove(id content.Identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.mu.inodes, id)
 }
 
 // inode returns the inode of the file that is whole and right, if there is one.
-func (c *checkedFiles) inode(id identity) (file inode, ok bool) {
+func (c *checkedFiles) inode(id content.Identity) (file inode, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	file, ok = c.mu.inodes[id]

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -28,7 +29,7 @@ func rounds(n int) int {
 // crashObjects are what the crash tests read: small ones, large ones, and a few
 // whose last block is short.
 func crashObjects(s *fakeStore) (objects []oss.Object) {
-	for i, size := range []int{1, 5000, 70_000, 115_000, 115_000, 300_001, smallObject, 1<<20 + 1, 3 << 20, 9<<20 + 77, 17 << 20} {
+	for i, size := range []int{1, 5000, 70_000, 115_000, 115_000, 300_001, content.SmallObject, 1<<20 + 1, 3 << 20, 9<<20 + 77, 17 << 20} {
 		objects = append(objects, s.put(fmt.Sprint("object", i), size))
 	}
 	return objects
@@ -74,8 +75,8 @@ func TestLossOfPowerLosesNothingThatIsIndexed(t *testing.T) {
 			h := openObject(t, c, obj)
 			there := blocksOnDisk(c, h.object)
 			indexed += len(there)
-			for off := int64(0); off < obj.Size; off += blockSize {
-				checkRead(t, s, h, off, blockSize)
+			for off := int64(0); off < obj.Size; off += content.BlockSize {
+				checkRead(t, s, h, off, content.BlockSize)
 			}
 			for _, off := range there {
 				if s.wasAsked(obj, off) {
@@ -100,9 +101,9 @@ func blocksOnDisk(c *Cache, o *object) (offsets []int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, seg := range o.mu.segments {
-		for b := range o.geometry.blocks(i) {
-			if seg != nil && seg.disk.has(b) && (!o.small() || o.wholeOnDisk()) {
-				offsets = append(offsets, o.geometry.offset(span{i, b, b + 1}))
+		for b := range o.geometry.Blocks(i) {
+			if seg != nil && seg.disk.Has(b) && (!o.small() || o.wholeOnDisk()) {
+				offsets = append(offsets, o.geometry.Offset(content.Span{Segment: i, First: b, End: b + 1}))
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // directLeast is the least that is written past the page cache. A smaller write
@@ -53,7 +55,7 @@ func (f *diskFile) direct() (directWriter, error) {
 // marked as there. That a write is durable is still fdatasync's to say: the disk
 // may hold it back, and the blocks were allocated with it.
 func (t *ssdTier) writeBlocks(f *diskFile, p []byte, off int64) error {
-	if whole := len(p) &^ (pageSize - 1); whole >= directLeast && off%pageSize == 0 && !t.noDirect.Load() && t.queue.calm() {
+	if whole := len(p) &^ (content.PageSize - 1); whole >= directLeast && off%content.PageSize == 0 && !t.noDirect.Load() && t.queue.calm() {
 		w, err := f.direct()
 		if err == nil {
 			_, err = w.WriteAt(p[:whole], off)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // What lies in a cache directory. FORMAT.md describes it.
@@ -316,4 +318,36 @@ func syncDirectory(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// fileName returns the name of an object's file in the cache directory.
+func fileName(id content.Identity) string {
+	name := id.String()
+	return objectsName + "/" + name[:2] + "/" + name
+}
+
+// parseFileName is the inverse of fileName.
+func parseFileName(dir, name string) (content.Identity, bool) {
+	var id content.Identity
+	if len(name) != 2*len(id) || name[:2] != dir {
+		return id, false
+	}
+	for i := range id {
+		hi, lo := hexDigit(name[2*i]), hexDigit(name[2*i+1])
+		if hi < 0 || lo < 0 {
+			return id, false
+		}
+		id[i] = byte(hi<<4 | lo)
+	}
+	return id, true
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	}
+	return -1
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -216,16 +217,16 @@ func TestDirectoriesDoNotTakeTheLastInodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 200 {
-		var id identity
+		var id content.Identity
 		id[0], id[1] = byte(i), byte(i>>8)
-		f, err := disk.open(id.fileName(), os.O_CREATE)
+		f, err := disk.open(fileName(id), os.O_CREATE)
 		if err != nil {
 			t.Fatalf("object %d: %v", i, err)
 		}
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := disk.remove(id.fileName()); err != nil {
+		if err := disk.remove(fileName(id)); err != nil {
 			t.Fatal(err)
 		}
 	}

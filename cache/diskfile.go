@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // diskFile is an open object file, shared by those who use it. It is closed with
@@ -33,38 +35,6 @@ func (f *diskFile) release() {
 			_ = w.Close()
 		}
 	}
-}
-
-// fileName returns the name of an object file in the cache directory.
-func (id identity) fileName() string {
-	name := id.String()
-	return objectsName + "/" + name[:2] + "/" + name
-}
-
-// parseFileName is the inverse of fileName.
-func parseFileName(dir, name string) (identity, bool) {
-	var id identity
-	if len(name) != 2*len(id) || name[:2] != dir {
-		return id, false
-	}
-	for i := range id {
-		hi, lo := hexDigit(name[2*i]), hexDigit(name[2*i+1])
-		if hi < 0 || lo < 0 {
-			return id, false
-		}
-		id[i] = byte(hi<<4 | lo)
-	}
-	return id, true
-}
-
-func hexDigit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	}
-	return -1
 }
 
 // diskState is what an object knows of its file. Guarded by object.mu.
@@ -111,7 +81,7 @@ func (o *object) diskReadable() bool {
 // wholeOnDisk tells whether the file has every block. o.mu must be held.
 func (o *object) wholeOnDisk() bool {
 	d := &o.mu.disk
-	return d.loaded && !d.blocked && d.blocks == o.geometry.totalBlocks()
+	return d.loaded && !d.blocked && d.blocks == o.geometry.TotalBlocks()
 }
 
 // idleFile takes the open file from an object that nobody uses. o.mu must be held;
@@ -129,35 +99,35 @@ func (o *object) idleFile() *diskFile {
 
 // setDisk notes that the file has the blocks of s, written by us. o.mu must be
 // held.
-func (o *object) setDisk(s span) {
-	seg, d := o.segment(s.segment), &o.mu.disk
-	had, trusted := seg.disk.count(), seg.trusted.count()
-	seg.disk.add(s.first, s.end)
-	seg.trusted.add(s.first, s.end)
-	d.blocks += int64(seg.disk.count() - had)
-	d.trusted += int64(seg.trusted.count() - trusted)
+func (o *object) setDisk(s content.Span) {
+	seg, d := o.segment(s.Segment), &o.mu.disk
+	had, trusted := seg.disk.Count(), seg.trusted.Count()
+	seg.disk.Add(s.First, s.End)
+	seg.trusted.Add(s.First, s.End)
+	d.blocks += int64(seg.disk.Count() - had)
+	d.trusted += int64(seg.trusted.Count() - trusted)
 	o.cache.ssd.residents.progressed(o.id)
 }
 
 // trust notes that the content of the blocks of s was checked. o.mu must be held.
-func (o *object) trust(s span) {
-	seg := o.segment(s.segment)
-	trusted := seg.trusted.count()
-	seg.trusted.add(s.first, s.end)
+func (o *object) trust(s content.Span) {
+	seg := o.segment(s.Segment)
+	trusted := seg.trusted.Count()
+	seg.trusted.Add(s.First, s.End)
 	for w := range seg.trusted {
 		seg.trusted[w] &= seg.disk[w]
 	}
-	o.mu.disk.trusted += int64(seg.trusted.count() - trusted)
+	o.mu.disk.trusted += int64(seg.trusted.Count() - trusted)
 }
 
 // lose notes that the blocks of s are not on SSD, or no longer. o.mu must be held.
-func (o *object) lose(s span) {
-	seg, d := o.segment(s.segment), &o.mu.disk
-	had, trusted := seg.disk.count(), seg.trusted.count()
-	seg.disk.remove(s.first, s.end)
-	seg.trusted.remove(s.first, s.end)
-	d.blocks += int64(seg.disk.count() - had)
-	d.trusted += int64(seg.trusted.count() - trusted)
+func (o *object) lose(s content.Span) {
+	seg, d := o.segment(s.Segment), &o.mu.disk
+	had, trusted := seg.disk.Count(), seg.trusted.Count()
+	seg.disk.Remove(s.First, s.End)
+	seg.trusted.Remove(s.First, s.End)
+	d.blocks += int64(seg.disk.Count() - had)
+	d.trusted += int64(seg.trusted.Count() - trusted)
 	o.cache.ssd.checked.remove(o.id)
 	o.cache.ssd.mark(o)
 }
@@ -166,7 +136,7 @@ func (o *object) lose(s span) {
 func (o *object) distrust() {
 	for _, seg := range o.mu.segments {
 		if seg != nil {
-			seg.trusted = blockSet{}
+			seg.trusted = content.BlockSet{}
 		}
 	}
 	o.mu.disk.trusted = 0
@@ -235,7 +205,7 @@ func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
 // openFile opens the file of an object and checks that it is as long as the
 // object. A new one is made so, unless one write will do it.
 func (t *ssdTier) openFile(o *object, flag int) (*diskFile, error) {
-	io, err := t.fs.open(o.id.fileName(), flag)
+	io, err := t.fs.open(fileName(o.id), flag)
 	if err != nil {
 		return nil, err
 	}
@@ -243,14 +213,14 @@ func (t *ssdTier) openFile(o *object, flag int) (*diskFile, error) {
 	f.refs.Store(1)
 	created := flag&os.O_CREATE != 0
 	if created && !o.small() {
-		err = f.Truncate(o.geometry.size)
+		err = f.Truncate(o.geometry.Size)
 	}
 	var info fs.FileInfo
 	if err == nil {
 		info, err = f.Stat()
 	}
-	if err == nil && !created && info.Size() != o.geometry.size {
-		err = fmt.Errorf("%w: %d bytes instead of %d", errDamaged, info.Size(), o.geometry.size)
+	if err == nil && !created && info.Size() != o.geometry.Size {
+		err = fmt.Errorf("%w: %d bytes instead of %d", errDamaged, info.Size(), o.geometry.Size)
 	}
 	if err != nil {
 		f.release()

@@ -10,12 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
 // scratch holds buffers of one block, for blocks that must be read whole to be
 // checked although only a part is wanted.
-var scratch = sync.Pool{New: func() any { return new([blockSize]byte) }}
+var scratch = sync.Pool{New: func() any { return new([content.BlockSize]byte) }}
 
 // read fills p with the bytes at off, which SSD was said to have. Blocks that were
 // not read since the start are checked first. If they turn out not to be there,
@@ -30,9 +31,9 @@ func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) erro
 		return t.readError(o, err)
 	}
 	defer f.release()
-	for s := range o.geometry.spans(off, int64(len(p))) {
-		start := max(off, o.geometry.offset(s))
-		end := min(off+int64(len(p)), o.geometry.offset(s)+o.geometry.length(s))
+	for s := range o.geometry.Spans(off, int64(len(p))) {
+		start := max(off, o.geometry.Offset(s))
+		end := min(off+int64(len(p)), o.geometry.Offset(s)+o.geometry.Length(s))
 		if err := t.readSpan(o, f, s, p[start-off:end-off], start); err != nil {
 			return err
 		}
@@ -64,21 +65,21 @@ func (o *object) endDiskRead() {
 
 // readSpan reads from one segment. It goes on after a block that is not there, so
 // that all of those are known when errGone is returned.
-func (t *ssdTier) readSpan(o *object, f *diskFile, s span, p []byte, off int64) (err error) {
+func (t *ssdTier) readSpan(o *object, f *diskFile, s content.Span, p []byte, off int64) (err error) {
 	o.mu.Lock()
-	seg := o.segment(s.segment)
+	seg := o.segment(s.Segment)
 	trusted := seg.trusted
 	if o.mu.disk.inode != f.inode {
-		trusted = blockSet{}
+		trusted = content.BlockSet{}
 	}
 	o.mu.Unlock()
-	for block := s.first; block < s.end; {
-		run := span{s.segment, block, block + 1}
+	for block := s.First; block < s.End; {
+		run := content.Span{Segment: s.Segment, First: block, End: block + 1}
 		var failed error
-		if trusted.has(block) {
-			run.end = trusted.run(block, s.end)
-			from := max(off, o.geometry.offset(run))
-			to := min(off+int64(len(p)), o.geometry.offset(run)+o.geometry.length(run))
+		if trusted.Has(block) {
+			run.End = trusted.Run(block, s.End)
+			from := max(off, o.geometry.Offset(run))
+			to := min(off+int64(len(p)), o.geometry.Offset(run)+o.geometry.Length(run))
 			failed = t.pread(o, f, run, p[from-off:to-off], from)
 		} else {
 			failed = t.readChecked(o, f, run, p, off)
@@ -89,36 +90,36 @@ func (t *ssdTier) readSpan(o *object, f *diskFile, s span, p []byte, off int64) 
 		if err == nil {
 			err = failed
 		}
-		block = run.end
+		block = run.End
 	}
 	return err
 }
 
 // readChecked reads one block, compares its checksum, and copies what of it
 // belongs into p, which begins at off.
-func (t *ssdTier) readChecked(o *object, f *diskFile, s span, p []byte, off int64) error {
-	start, n := o.geometry.offset(s), o.geometry.length(s)
+func (t *ssdTier) readChecked(o *object, f *diskFile, s content.Span, p []byte, off int64) error {
+	start, n := o.geometry.Offset(s), o.geometry.Length(s)
 	var block []byte
 	if start >= off && start+n <= off+int64(len(p)) {
 		block = p[start-off : start-off+n]
 	} else {
-		buf := scratch.Get().(*[blockSize]byte)
+		buf := scratch.Get().(*[content.BlockSize]byte)
 		defer scratch.Put(buf)
 		block = buf[:n]
 	}
 	if err := t.pread(o, f, s, block, start); err != nil {
 		return err
 	}
-	sum := crc32c(block)
+	sum := content.CRC32C(block)
 
 	o.mu.Lock()
-	seg := o.segment(s.segment)
-	needHash := !o.mu.checked && !seg.hashed.has(s.first) && !seg.whole
+	seg := o.segment(s.Segment)
+	needHash := !o.mu.checked && !seg.hashed.Has(s.First) && !seg.whole
 	switch {
-	case !seg.disk.has(s.first) || o.mu.disk.blocked:
+	case !seg.disk.Has(s.First) || o.mu.disk.blocked:
 		o.mu.Unlock()
 		return errGone
-	case seg.crc32[s.first] != sum:
+	case seg.crc32[s.First] != sum:
 		o.lose(s)
 		o.mu.Unlock()
 		t.complain(o, start, n, errDamaged)
@@ -133,11 +134,11 @@ func (t *ssdTier) readChecked(o *object, f *diskFile, s span, p []byte, off int6
 	o.mu.Lock()
 	var corrupt error
 	var waste leftovers
-	if seg := o.segment(s.segment); seg.disk.has(s.first) && seg.crc32[s.first] == sum && o.mu.disk.inode == f.inode {
+	if seg := o.segment(s.Segment); seg.disk.Has(s.First) && seg.crc32[s.First] == sum && o.mu.disk.inode == f.inode {
 		o.trust(s)
 		if needHash {
 			whole := seg.whole
-			seg.rememberHash(o.geometry, s.segment, s.first, hash)
+			seg.rememberHash(o.geometry, s.Segment, s.First, hash)
 			if seg.whole && !whole {
 				o.mu.wholeSegments++
 			}
@@ -159,7 +160,7 @@ func (t *ssdTier) readChecked(o *object, f *diskFile, s span, p []byte, off int6
 }
 
 // pread reads from the file. What cannot be read is forgotten.
-func (t *ssdTier) pread(o *object, f *diskFile, s span, p []byte, off int64) error {
+func (t *ssdTier) pread(o *object, f *diskFile, s content.Span, p []byte, off int64) error {
 	slot := t.health.begin()
 	n, err := f.ReadAt(p, off)
 	t.health.end(slot)
@@ -199,7 +200,7 @@ func (t *ssdTier) readError(o *object, err error) error {
 	case errors.Is(err, errGone):
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged),
 		errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		t.complain(o, 0, o.geometry.size, err)
+		t.complain(o, 0, o.geometry.Size, err)
 		t.discard(o)
 	default:
 		if !shortage(err) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 const (
@@ -166,7 +168,7 @@ var (
 // be; if so it counts it as accepts does. o.mu must be held.
 func (t *ssdTier) wants(o *object, e *extent) bool {
 	if t == nil || e.flight != nil || e.holds&heldWriting != 0 || e.holds == 0 ||
-		o.segment(e.span.segment).disk.hasAll(e.span.first, e.span.end) {
+		o.segment(e.span.Segment).disk.HasAll(e.span.First, e.span.End) {
 		return false
 	}
 	if e.offers == maxOffers && time.Since(e.offered) < offerAgain {
@@ -218,7 +220,7 @@ func (t *ssdTier) shed(urgentBytes int64, pressed bool) {
 	}
 	bytes := urgentBytes
 	if pressed {
-		bytes = max(bytes, min(2*segmentSize, t.queue.waiting()-t.queue.limit/2))
+		bytes = max(bytes, min(2*content.SegmentSize, t.queue.waiting()-t.queue.limit/2))
 	}
 	if bytes <= 0 {
 		return
@@ -248,7 +250,7 @@ func (t *ssdTier) written(j writeJob, err error) {
 	o := e.object
 	if err != nil {
 		t.metrics.dropped.Add(1)
-		t.metrics.droppedBytes.Add(e.object.geometry.length(e.span))
+		t.metrics.droppedBytes.Add(e.object.geometry.Length(e.span))
 	}
 	o.mu.Lock()
 	o.mu.disk.writing--
@@ -302,12 +304,12 @@ func (t *ssdTier) write(j writeJob) error {
 }
 
 // missing returns the runs of blocks in s that are not on SSD. o.mu must be held.
-func (o *object) missing(s span) (runs []span) {
-	seg := o.segment(s.segment)
-	for block := s.first; block < s.end; {
-		stop := seg.disk.run(block, s.end)
-		if !seg.disk.has(block) {
-			runs = append(runs, span{s.segment, block, stop})
+func (o *object) missing(s content.Span) (runs []content.Span) {
+	seg := o.segment(s.Segment)
+	for block := s.First; block < s.End; {
+		stop := seg.disk.Run(block, s.End)
+		if !seg.disk.Has(block) {
+			runs = append(runs, content.Span{Segment: s.Segment, First: block, End: stop})
 		}
 		block = stop
 	}
@@ -315,9 +317,9 @@ func (o *object) missing(s span) (runs []span) {
 }
 
 // writeSpan writes a run of blocks of e.
-func (t *ssdTier) writeSpan(e *extent, s span, fetch *fetchJob) error {
+func (t *ssdTier) writeSpan(e *extent, s content.Span, fetch *fetchJob) error {
 	o := e.object
-	bytes := diskBytes(o.geometry.length(s))
+	bytes := content.OnDisk(o.geometry.Length(s))
 	if fetch == nil {
 		if err := t.reserve(o.id, bytes); err != nil {
 			return err
@@ -336,7 +338,7 @@ func (t *ssdTier) writeSpan(e *extent, s span, fetch *fetchJob) error {
 
 // reserve takes room for bytes of an object. It waits for an eviction of the same
 // object to end, which takes a moment, but not for room.
-func (t *ssdTier) reserve(id identity, bytes int64) error {
+func (t *ssdTier) reserve(id content.Identity, bytes int64) error {
 	answer, _ := t.residents.reserve(id, bytes, false)
 	if answer == reserveBusy {
 		deadline := time.NewTimer(busyWait)
@@ -362,11 +364,8 @@ func (t *ssdTier) reserve(id identity, bytes int64) error {
 	return nil
 }
 
-// diskBytes is what n bytes occupy in a file.
-func diskBytes(n int64) int64 { return (n + pageSize - 1) &^ (pageSize - 1) }
-
 // pwrite writes to the file and notes that the blocks are there.
-func (t *ssdTier) pwrite(e *extent, s span) error {
+func (t *ssdTier) pwrite(e *extent, s content.Span) error {
 	o := e.object
 	f, err := t.open(o, true)
 	if err != nil {
@@ -376,7 +375,7 @@ func (t *ssdTier) pwrite(e *extent, s span) error {
 		return err
 	}
 	defer f.release()
-	off, n := o.geometry.offset(s), o.geometry.length(s)
+	off, n := o.geometry.Offset(s), o.geometry.Length(s)
 	slot := t.health.begin()
 	err = t.writeBlocks(f, e.slice(off, n), off)
 	t.health.end(slot)

@@ -7,7 +7,7 @@
 // Drop that a version is no more.
 //
 // Objects are divided into blocks of 64 KiB, for which presence and checksums are
-// kept, and segments of 8 MiB, beyond which no request reaches (geometry.go). One
+// kept, and segments of 8 MiB, beyond which no request reaches (internal/content). One
 // request brings one extent: a run of blocks of a segment in one buffer outside
 // the Go heap (extent.go, buffers.go). A read finds its blocks in an extent, in an
 // extent that is on its way (flight.go), in the object's file on SSD

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -13,7 +14,7 @@ import (
 //
 // If obj is opened again, it stays as others do, and leaves when its turn comes.
 func (c *Cache) Drop(obj oss.Object) {
-	id := identify(c.bucket, obj)
+	id := content.Identify(c.bucket, obj)
 	if c.ssd != nil {
 		c.ssd.residents.release(id)
 		c.ssd.residents.drop(id)
@@ -25,21 +26,21 @@ func (c *Cache) Drop(obj oss.Object) {
 }
 
 // drop wants an object gone.
-func (r *residents) drop(id identity) {
+func (r *residents) drop(id content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.dropped[id] = true
 }
 
 // droppedNow returns what is wanted gone.
-func (r *residents) droppedNow() []identity {
+func (r *residents) droppedNow() []content.Identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.mu.dropped))
 }
 
 // undrop ends that.
-func (r *residents) undrop(ids ...identity) {
+func (r *residents) undrop(ids ...content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range ids {
@@ -50,7 +51,7 @@ func (r *residents) undrop(ids ...identity) {
 // evictDropped removes what is wanted gone, and neither held nor in use. It is the evictor's.
 func (t *ssdTier) evictDropped() {
 	var leaving []*resident
-	var over []identity
+	var over []content.Identity
 	flush := func() {
 		if len(leaving) > 0 {
 			t.removeFiles(leaving)
@@ -77,7 +78,7 @@ func (t *ssdTier) evictDropped() {
 }
 
 // inUse reports whether something of an object may come to SSD still.
-func (t *ssdTier) inUse(id identity) bool {
+func (t *ssdTier) inUse(id content.Identity) bool {
 	o := t.objects.find(id)
 	if o == nil {
 		return false

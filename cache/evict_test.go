@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -233,7 +234,7 @@ func TestReleasedObjectsAreEvictedFirst(t *testing.T) {
 }
 
 func TestFetchBringsTheWholeObject(t *testing.T) {
-	for _, size := range []int{0, 1, 115_000, smallObject, 1<<20 + 1, 100 << 20} {
+	for _, size := range []int{0, 1, 115_000, content.SmallObject, 1<<20 + 1, 100 << 20} {
 		s := newFakeStore()
 		c := openCache(t, s, Config{Dir: t.TempDir()})
 		obj := s.put("object", size)
@@ -243,7 +244,7 @@ func TestFetchBringsTheWholeObject(t *testing.T) {
 		if r := c.Residency(obj); !r.Whole {
 			t.Errorf("%d bytes: %+v", size, r)
 		}
-		want := (size + segmentSize - 1) / segmentSize
+		want := (size + content.SegmentSize - 1) / content.SegmentSize
 		if n := s.requests(); n != want {
 			t.Errorf("%d bytes: %d requests, want %d", size, n, want)
 		}
@@ -258,7 +259,7 @@ func TestFetchBringsTheWholeObject(t *testing.T) {
 		if n := s.requests(); n != want {
 			t.Errorf("%d bytes: %d requests after it was read, want %d", size, n, want)
 		}
-		if used := c.Stats().SSD.Used; size > 0 && used != diskBytes(int64(size))+residentOverhead {
+		if used := c.Stats().SSD.Used; size > 0 && used != content.OnDisk(int64(size))+residentOverhead {
 			t.Errorf("%d bytes: %d are accounted for", size, used)
 		}
 	}

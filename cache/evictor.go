@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"math"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 const (
@@ -178,7 +180,7 @@ func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFil
 
 // detach makes the object forget its file, unless somebody needs it. It is marked
 // as leaving by then: whoever opens it now does not find the file.
-func (t *ssdTier) detach(id identity) bool {
+func (t *ssdTier) detach(id content.Identity) bool {
 	o := t.objects.find(id)
 	if o == nil {
 		return true
@@ -203,7 +205,7 @@ func (t *ssdTier) detach(id identity) bool {
 func (o *object) unload() (file *diskFile) {
 	for _, seg := range o.mu.segments {
 		if seg != nil {
-			seg.disk, seg.indexed, seg.trusted = blockSet{}, blockSet{}, blockSet{}
+			seg.disk, seg.indexed, seg.trusted = content.BlockSet{}, content.BlockSet{}, content.BlockSet{}
 		}
 	}
 	d := &o.mu.disk
@@ -221,7 +223,7 @@ func (o *object) unload() (file *diskFile) {
 // removeFiles removes objects that are marked as leaving: from the index first,
 // durably, then from the disk.
 func (t *ssdTier) removeFiles(leaving []*resident) {
-	ids := make([]identity, len(leaving))
+	ids := make([]content.Identity, len(leaving))
 	for i, e := range leaving {
 		ids[i] = e.id
 		t.checked.remove(e.id)
@@ -235,7 +237,7 @@ func (t *ssdTier) removeFiles(leaving []*resident) {
 		t.indexFailed(err)
 	}
 	for _, id := range ids {
-		if err := t.fs.remove(id.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := t.fs.remove(fileName(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.health.writeFailed(err)
 		}
 	}
@@ -313,7 +315,7 @@ func (t *ssdTier) sweep(ctx context.Context) {
 				continue // not ours
 			}
 			if e := t.residents.shield(id); e != nil {
-				if t.fs.remove(id.fileName()) == nil {
+				if t.fs.remove(fileName(id)) == nil {
 					removed++
 				}
 				t.residents.gone([]*resident{e})

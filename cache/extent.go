@@ -3,6 +3,8 @@ package cache
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // hold is a reason for which an extent stays in memory.
@@ -28,7 +30,7 @@ type extent struct {
 	refs   atomic.Int32
 
 	// Guarded by object.mu.
-	span     span
+	span     content.Span
 	holds    hold
 	flight   *flight   // until the bytes are there
 	consumed int64     // how many bytes readers have taken, for heldAhead
@@ -65,10 +67,10 @@ func (e *extent) release() {
 // slice returns up to n bytes that lie at off in the object.
 func (e *extent) slice(off, n int64) []byte {
 	g := e.object.geometry
-	from := off - g.offset(e.span)
-	return e.buf.bytes[from:min(from+n, g.length(e.span))]
+	from := off - g.Offset(e.span)
+	return e.buf.bytes[from:min(from+n, g.Length(e.span))]
 }
 
 // key is what the memory tier knows the extent by. It is the same whenever the
 // same bytes are fetched, so that their use is remembered.
-func (e *extent) key() uint64 { return e.object.id.blockKey(e.span.segment, e.span.first) }
+func (e *extent) key() uint64 { return e.object.id.BlockKey(e.span.Segment, e.span.First) }

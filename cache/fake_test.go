@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +59,14 @@ func (s *fakeStore) set(change func()) {
 // put makes an object with n random bytes.
 func (s *fakeStore) put(key string, n int) oss.Object {
 	return s.putContent(key, randomBytes(uint64(len(key))*7919+uint64(n)+hashString(key), n))
+}
+
+// randomBytes returns n bytes that seed determines.
+func randomBytes(seed uint64, n int) []byte {
+	rng := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24), 1})
+	p := make([]byte, n)
+	_, _ = rng.Read(p)
+	return p
 }
 
 func hashString(s string) uint64 {

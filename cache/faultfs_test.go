@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // faultFS is the real file system with faults. It remembers what was not synced,
@@ -142,7 +144,7 @@ func (f *faultFile) openDirect() (directWriter, error) { return faultyDirect{f},
 type faultyDirect struct{ *faultFile }
 
 func (d faultyDirect) WriteAt(p []byte, off int64) (int, error) {
-	if off%pageSize != 0 || len(p)%pageSize != 0 || uintptr(unsafe.Pointer(&p[0]))%pageSize != 0 {
+	if off%content.PageSize != 0 || len(p)%content.PageSize != 0 || uintptr(unsafe.Pointer(&p[0]))%content.PageSize != 0 {
 		return 0, unix.EINVAL
 	}
 	return d.faultFile.WriteAt(p, off)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // fetchRanges is how many extents one Fetch has on their way: in flight, or
@@ -25,7 +27,7 @@ type fetchJob struct {
 // fetch brings what is missing of o onto SSD, or into memory if there is none.
 func (o *object) fetch(ctx context.Context) error {
 	c := o.cache
-	if o.geometry.size == 0 {
+	if o.geometry.Size == 0 {
 		return nil
 	}
 	o.touch()
@@ -70,7 +72,7 @@ func (o *object) endFetch() {
 func (o *object) takeRoom(ctx context.Context, j *fetchJob) error {
 	t := o.cache.ssd
 	if t == nil {
-		if limit := o.cache.memory.keptLimit(); o.geometry.size > limit {
+		if limit := o.cache.memory.keptLimit(); o.geometry.Size > limit {
 			return fmt.Errorf("there is no SSD tier, and memory keeps %d bytes: %w", limit, ErrNoSpace)
 		}
 		return nil
@@ -79,7 +81,7 @@ func (o *object) takeRoom(ctx context.Context, j *fetchJob) error {
 	defer t.residents.leave(w)
 	for {
 		o.mu.Lock()
-		need := diskBytes(o.geometry.size) - o.diskBytes()
+		need := content.OnDisk(o.geometry.Size) - o.diskBytes()
 		o.mu.Unlock()
 		answer := t.residents.reserveInLine(w, need)
 		if answer == reserved {
@@ -161,7 +163,7 @@ func (o *object) hindrance(ctx context.Context) error {
 // fetched tells whether nothing is missing. o.mu must be held.
 func (o *object) fetched(j *fetchJob) bool {
 	if o.cache.ssd == nil {
-		return j.next == o.geometry.segments() && j.active == 0
+		return j.next == o.geometry.Segments() && j.active == 0
 	}
 	return o.wholeOnDisk()
 }
@@ -170,7 +172,7 @@ func (o *object) fetched(j *fetchJob) bool {
 // returns the flights to launch and the extents to submit, which are in memory
 // already. o.mu must be held.
 func (o *object) fetchMore(j *fetchJob) (flights []*flight, ready []*extent) {
-	for i := j.next; i < o.geometry.segments() && j.active < fetchRanges; i++ {
+	for i := j.next; i < o.geometry.Segments() && j.active < fetchRanges; i++ {
 		started, waiting, done := o.fetchSegment(j, i)
 		flights, ready = append(flights, started...), append(ready, waiting...)
 		if done && i == j.next {
@@ -184,13 +186,13 @@ func (o *object) fetchMore(j *fetchJob) (flights []*flight, ready []*extent) {
 // at again.
 func (o *object) fetchSegment(j *fetchJob, index int) (flights []*flight, ready []*extent, done bool) {
 	t := o.cache.ssd
-	seg, blocks := o.segment(index), o.geometry.blocks(index)
-	if t != nil && seg.disk.hasAll(0, blocks) {
+	seg, blocks := o.segment(index), o.geometry.Blocks(index)
+	if t != nil && seg.disk.HasAll(0, blocks) {
 		return nil, nil, true
 	}
 	for block := 0; block < blocks; {
-		if t != nil && !o.small() && seg.disk.has(block) {
-			block = seg.disk.run(block, blocks)
+		if t != nil && !o.small() && seg.disk.Has(block) {
+			block = seg.disk.Run(block, blocks)
 			continue
 		}
 		e, stop := seg.at(block, blocks)
@@ -200,13 +202,13 @@ func (o *object) fetchSegment(j *fetchJob, index int) (flights []*flight, ready 
 				j.active++
 				ready = append(ready, e)
 			}
-			block = e.span.end
+			block = e.span.End
 			continue
 		}
 		if t != nil && !o.small() {
-			stop = seg.disk.run(block, stop)
+			stop = seg.disk.Run(block, stop)
 		}
-		f := o.newFlight(span{index, block, stop}, forFetch)
+		f := o.newFlight(content.Span{Segment: index, First: block, End: stop}, forFetch)
 		f.job = j
 		j.active++
 		flights = append(flights, f)

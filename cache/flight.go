@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -51,7 +52,7 @@ type flight struct {
 
 	// sums are the checksums of the blocks that have arrived, and announced is how
 	// many bytes have. Only the goroutine that fetches uses them until it is done.
-	sums      []blockSums
+	sums      []content.Sums
 	announced int64
 
 	mu struct {
@@ -79,18 +80,18 @@ type flightWaiter struct {
 // newFlight registers the extent s, of which no block may be in memory or on the
 // way, and a flight that will bring it. o.mu must be held. The caller must launch
 // the flight after unlocking.
-func (o *object) newFlight(s span, why purpose) *flight {
+func (o *object) newFlight(s content.Span, why purpose) *flight {
 	e := &extent{object: o, span: s}
 	e.refs.Store(2) // the segment's and the flight's
 	o.acquire()
-	f := &flight{extent: e, purpose: why, length: o.geometry.length(s), withhold: o.small()}
+	f := &flight{extent: e, purpose: why, length: o.geometry.Length(s), withhold: o.small()}
 	e.flight = f
 	holds := heldFetching
 	if why == forAhead || why == forDemand && o.small() {
 		holds |= heldAhead
 	}
 	o.setHolds(e, holds)
-	o.segment(s.segment).insert(e)
+	o.segment(s.Segment).insert(e)
 	return f
 }
 
@@ -221,7 +222,7 @@ func (f *flight) fetch(ctx context.Context) (oss.RangeResult, error) {
 	defer c.metrics.flights.Add(-1)
 	said, err := reader.ReadRange(ctx, oss.RangeRequest{
 		Object:  o.oss,
-		Offset:  o.geometry.offset(e.span),
+		Offset:  o.geometry.Offset(e.span),
 		Buffer:  e.buf.bytes[:f.length:f.length],
 		Arrived: f.arrive,
 	})
@@ -284,12 +285,12 @@ func (f *flight) arrive(n int) {
 	if !f.withhold && arrived < f.length {
 		f.publish(arrived)
 	}
-	complete := arrived &^ (blockSize - 1)
+	complete := arrived &^ (content.BlockSize - 1)
 	if arrived == f.length {
 		complete = arrived
 	}
-	if from := int64(len(f.sums)) * blockSize; from < complete {
-		f.sums = append(f.sums, sumBlocks(f.extent.buf.bytes[from:complete])...)
+	if from := int64(len(f.sums)) * content.BlockSize; from < complete {
+		f.sums = append(f.sums, content.SumBlocks(f.extent.buf.bytes[from:complete])...)
 	}
 }
 
@@ -304,18 +305,18 @@ func (f *flight) settle(ctx context.Context, said oss.RangeResult, err error) {
 	if err != nil {
 		f.salvage()
 	}
-	e.span.end = e.span.first + len(f.sums)
+	e.span.End = e.span.First + len(f.sums)
 	var waste leftovers
 	corrupt := o.sum(e.span, f.sums, said)
 	if corrupt != nil {
 		err = corrupt
 		waste = o.forget()
-		e.span.end = e.span.first
+		e.span.End = e.span.First
 	}
 	holds := f.holds()
 	o.setHolds(e, holds)
 	if holds == 0 {
-		o.segment(e.span.segment).remove(e)
+		o.segment(e.span.Segment).remove(e)
 	}
 	var next []*flight
 	if f.stream != nil {
@@ -372,7 +373,7 @@ func (f *flight) salvage() {
 func (f *flight) holds() hold {
 	e := f.extent
 	o := e.object
-	if e.span.len() == 0 {
+	if e.span.Len() == 0 {
 		return 0
 	}
 	var holds hold
@@ -381,7 +382,7 @@ func (f *flight) holds() hold {
 	}
 	switch {
 	case (f.purpose == forFetch || f.purpose == forAround) && holds != 0:
-	case e.holds&heldAhead != 0 && e.consumed < o.geometry.length(e.span) && o.mu.handles > 0:
+	case e.holds&heldAhead != 0 && e.consumed < o.geometry.Length(e.span) && o.mu.handles > 0:
 		holds |= heldAhead
 	case e.holds&heldAhead != 0 && holds != 0 && !o.small():
 		// The stream it was fetched for has gone by; see object.took.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -106,7 +107,7 @@ func TestMissingBlocksOfOneReadAreOneRequest(t *testing.T) {
 	if n := s.requests(); n != 1 {
 		t.Errorf("%d requests for 1 MiB, want 1", n)
 	}
-	if n := s.asked(); n > 1<<20+blockSize {
+	if n := s.asked(); n > 1<<20+content.BlockSize {
 		t.Errorf("%d bytes asked for", n)
 	}
 }
@@ -117,9 +118,9 @@ func TestRandomReadAsksForOneBlock(t *testing.T) {
 	h := openObject(t, c, s.put("object", 100<<20))
 	const reads = 200
 	for i := range int64(reads) {
-		checkRead(t, s, h, blockSize+(i*7919*4096)%(98<<20), 4096)
+		checkRead(t, s, h, content.BlockSize+(i*7919*4096)%(98<<20), 4096)
 	}
-	if n := s.asked(); n > reads*blockSize {
+	if n := s.asked(); n > reads*content.BlockSize {
 		t.Errorf("%d random reads of 4 KiB asked for %d bytes, more than a block each", reads, n)
 	}
 }
@@ -146,11 +147,11 @@ func TestReaderWaitsForItsOwnBytesOnly(t *testing.T) {
 func TestSmallObjectIsCheckedBeforeItsFirstByte(t *testing.T) {
 	s := newFakeStore()
 	c := openCache(t, s, Config{Dir: t.TempDir()})
-	obj := s.put("object", smallObject)
-	s.corrupt("object", smallObject-1)
+	obj := s.put("object", content.SmallObject)
+	s.corrupt("object", content.SmallObject-1)
 	h := openObject(t, c, obj)
 	s.set(func() { s.mu.step = 4096 })
-	_, release := gateStore(s, smallObject-4096)
+	_, release := gateStore(s, content.SmallObject-4096)
 	defer release()
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -171,9 +172,9 @@ func TestSmallObjectIsCheckedBeforeItsFirstByte(t *testing.T) {
 func TestSmallObjectIsOneRequestWhereverItIsRead(t *testing.T) {
 	s := newFakeStore()
 	c := openCache(t, s, Config{Dir: t.TempDir()})
-	for _, off := range []int64{0, 100_000, smallObject - 10} {
+	for _, off := range []int64{0, 100_000, content.SmallObject - 10} {
 		s.resetRequests()
-		obj := s.put(fmt.Sprint("object", off), smallObject)
+		obj := s.put(fmt.Sprint("object", off), content.SmallObject)
 		h := openObject(t, c, obj)
 		checkRead(t, s, h, off, 4096)
 		for off := int64(0); off < obj.Size; off += 10_000 {
@@ -279,12 +280,12 @@ func TestWhatArrivedBeforeAFailureIsKept(t *testing.T) {
 	}
 	s.set(func() { s.mu.gate = nil })
 	s.resetRequests()
-	checkRead(t, s, h, 0, 4*blockSize)
+	checkRead(t, s, h, 0, 4*content.BlockSize)
 	if n := s.requests(); n != 0 {
 		t.Errorf("%d requests for what had arrived", n)
 	}
 	checkRead(t, s, h, 0, 1<<20)
-	if n := s.asked(); n != 1<<20-4*blockSize {
+	if n := s.asked(); n != 1<<20-4*content.BlockSize {
 		t.Errorf("%d bytes asked for", n)
 	}
 }

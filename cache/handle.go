@@ -109,7 +109,7 @@ func (h *Handle) clip(off int64, n int) (int, error) {
 	if off < 0 || n < 0 {
 		return 0, fmt.Errorf("read %q: %d bytes at %d: %w", h.object.oss.Key, n, off, oss.ErrInvalid)
 	}
-	return int(max(min(int64(n), h.object.geometry.size-off), 0)), nil
+	return int(max(min(int64(n), h.object.geometry.Size-off), 0)), nil
 }
 
 // WholeFile returns the file on SSD that holds the complete content, checked since

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -25,14 +26,14 @@ var (
 // held, when nothing else is left: see [Cache.HoldsBroken].
 func (c *Cache) Hold(obj oss.Object) {
 	if c.ssd != nil {
-		c.ssd.residents.hold(identify(c.bucket, obj))
+		c.ssd.residents.hold(content.Identify(c.bucket, obj))
 	}
 }
 
 // Unhold ends one Hold. After the last one obj may go; it is the next to go if
 // released, else its turn comes by its use.
 func (c *Cache) Unhold(obj oss.Object, released bool) {
-	id := identify(c.bucket, obj)
+	id := content.Identify(c.bucket, obj)
 	last := true
 	if c.ssd != nil {
 		last = c.ssd.residents.unhold(id, released)
@@ -63,13 +64,13 @@ func Cost(obj oss.Object) int64 {
 	if obj.Size == 0 {
 		return 0
 	}
-	return diskBytes(obj.Size) + residentOverhead
+	return content.OnDisk(obj.Size) + residentOverhead
 }
 
 // Evict removes obj from SSD and memory at once and returns how many bytes of SSD
 // that freed: 0 if it was not there. It fails with [ErrHeld] or [ErrInUse].
 func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
-	id := identify(c.bucket, obj)
+	id := content.Identify(c.bucket, obj)
 	if c.ssd != nil {
 		e, err := c.ssd.takeOut(id)
 		if err != nil {
@@ -89,7 +90,7 @@ func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
 
 // takeOut takes an object out of use, whose file is to be removed: nil if there is none. It
 // fails with [ErrHeld] or [ErrInUse].
-func (t *ssdTier) takeOut(id identity) (*resident, error) {
+func (t *ssdTier) takeOut(id content.Identity) (*resident, error) {
 	e, held := t.residents.takeIdle(id)
 	switch {
 	case held:
@@ -102,7 +103,7 @@ func (t *ssdTier) takeOut(id identity) (*resident, error) {
 }
 
 // hold counts a hold.
-func (r *residents) hold(id identity) {
+func (r *residents) hold(id content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.held[id]++
@@ -112,7 +113,7 @@ func (r *residents) hold(id identity) {
 }
 
 // unhold counts a hold less and tells whether it was the last.
-func (r *residents) unhold(id identity, released bool) (last bool) {
+func (r *residents) unhold(id content.Identity, released bool) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch r.mu.held[id] {
@@ -140,7 +141,7 @@ func (r *residents) unhold(id identity, released bool) (last bool) {
 }
 
 // takeIdle is take for what nobody holds.
-func (r *residents) takeIdle(id identity) (e *resident, held bool) {
+func (r *residents) takeIdle(id content.Identity) (e *resident, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.held[id] > 0 {

@@ -14,6 +14,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // The buckets of the index.
@@ -131,15 +133,15 @@ func (ix *index) guard(f func() error) (err error) {
 
 // visit calls f with every object, its last use, and what is wrong with its
 // record.
-func (ix *index) visit(f func(id identity, r objectRecord, use useRecord, err error)) error {
+func (ix *index) visit(f func(id content.Identity, r objectRecord, use useRecord, err error)) error {
 	return ix.guard(func() error {
 		return ix.db.View(func(tx *bbolt.Tx) error {
 			uses := tx.Bucket(usesBucket)
 			return tx.Bucket(objectsBucket).ForEach(func(k, v []byte) error {
-				if len(k) != len(identity{}) {
+				if len(k) != len(content.Identity{}) {
 					return fmt.Errorf("%w: key of %d bytes", errIndex, len(k))
 				}
-				id := identity(k)
+				id := content.Identity(k)
 				r, err := parseObjectRecord(id, v)
 				// Without a good use record an object counts as never used.
 				use, _ := parseUseRecord(id, uses.Get(k))
@@ -152,7 +154,7 @@ func (ix *index) visit(f func(id identity, r objectRecord, use useRecord, err er
 
 // load returns what is stored of an object: nil if nothing is. A damaged segment
 // is left out.
-func (ix *index) load(id identity) (r *objectRecord, segments map[int]*segmentRecord, err error) {
+func (ix *index) load(id content.Identity) (r *objectRecord, segments map[int]*segmentRecord, err error) {
 	err = ix.guard(func() error {
 		return ix.db.View(func(tx *bbolt.Tx) error {
 			v := tx.Bucket(objectsBucket).Get(id[:])
@@ -176,9 +178,9 @@ func (ix *index) load(id identity) (r *objectRecord, segments map[int]*segmentRe
 }
 
 // eachSegment calls f with the segment records of an object.
-func eachSegment(tx *bbolt.Tx, id identity, f func(k, v []byte, segment int) error) error {
+func eachSegment(tx *bbolt.Tx, id content.Identity, f func(k, v []byte, segment int) error) error {
 	cursor := tx.Bucket(segmentsBucket).Cursor()
-	for k, v := cursor.Seek(id[:]); len(k) == len(id)+4 && identity(k[:len(id)]) == id; k, v = cursor.Next() {
+	for k, v := cursor.Seek(id[:]); len(k) == len(id)+4 && content.Identity(k[:len(id)]) == id; k, v = cursor.Next() {
 		tail := k[len(id):]
 		segment := int(tail[0])<<24 | int(tail[1])<<16 | int(tail[2])<<8 | int(tail[3])
 		if err := f(k, v, segment); err != nil {
@@ -190,7 +192,7 @@ func eachSegment(tx *bbolt.Tx, id identity, f func(k, v []byte, segment int) err
 
 // indexUpdate is what changes about one object.
 type indexUpdate struct {
-	id     identity
+	id     content.Identity
 	record objectRecord
 	use    useRecord
 	// segments are those that changed; one without blocks is removed.
@@ -211,7 +213,7 @@ func (ix *index) store(updates []indexUpdate) error {
 				}
 				for i, s := range u.segments {
 					key := segmentKey(u.id, i)
-					if s.blocks == (blockSet{}) {
+					if s.blocks == (content.BlockSet{}) {
 						if err := segments.Delete(key); err != nil {
 							return err
 						}
@@ -228,7 +230,7 @@ func (ix *index) store(updates []indexUpdate) error {
 }
 
 // storeUses notes when objects were used, those of them that the index knows.
-func (ix *index) storeUses(used map[identity]useRecord) error {
+func (ix *index) storeUses(used map[content.Identity]useRecord) error {
 	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			objects, uses := tx.Bucket(objectsBucket), tx.Bucket(usesBucket)
@@ -246,12 +248,12 @@ func (ix *index) storeUses(used map[identity]useRecord) error {
 }
 
 // remove durably forgets objects. Of none of which it knows anything costs no write.
-func (ix *index) remove(ids []identity) error {
+func (ix *index) remove(ids []content.Identity) error {
 	return ix.guard(func() error {
 		known := false
 		if err := ix.db.View(func(tx *bbolt.Tx) error {
 			objects := tx.Bucket(objectsBucket)
-			known = slices.ContainsFunc(ids, func(id identity) bool { return objects.Get(id[:]) != nil })
+			known = slices.ContainsFunc(ids, func(id content.Identity) bool { return objects.Get(id[:]) != nil })
 			return nil
 		}); err != nil || !known {
 			return err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 const (
@@ -155,11 +157,11 @@ func (o *object) pendingUpdate() pendingUpdate {
 
 // diskBytes returns what the blocks on SSD occupy. o.mu must be held.
 func (o *object) diskBytes() int64 {
-	bytes := o.mu.disk.blocks * blockSize
-	last := o.geometry.segments() - 1
+	bytes := o.mu.disk.blocks * content.BlockSize
+	last := o.geometry.Segments() - 1
 	if seg := o.peek(last); seg != nil {
-		if block := o.geometry.blocks(last) - 1; seg.disk.has(block) {
-			bytes -= blockSize - diskBytes(o.geometry.length(span{last, block, block + 1}))
+		if block := o.geometry.Blocks(last) - 1; seg.disk.Has(block) {
+			bytes -= content.BlockSize - content.OnDisk(o.geometry.Length(content.Span{Segment: last, First: block, End: block + 1}))
 		}
 	}
 	return bytes
@@ -189,7 +191,7 @@ func (t *ssdTier) syncFiles(pending []pendingUpdate) error {
 		err = f.Sync()
 		f.release()
 		if err == nil && p.object.wasMoved() {
-			err = t.fs.syncName(p.object.id.fileName())
+			err = t.fs.syncName(fileName(p.object.id))
 		}
 		if err != nil {
 			return err
@@ -233,9 +235,9 @@ func (o *object) unsynced(p pendingUpdate) {
 	if o.mu.disk.epoch == p.epoch {
 		for i, s := range p.update.segments {
 			seg := o.segment(i)
-			for block, n := 0, o.geometry.blocks(i); block < n; block++ {
-				if s.blocks.has(block) && !seg.indexed.has(block) {
-					o.lose(span{i, block, block + 1})
+			for block, n := 0, o.geometry.Blocks(i); block < n; block++ {
+				if s.blocks.Has(block) && !seg.indexed.Has(block) {
+					o.lose(content.Span{Segment: i, First: block, End: block + 1})
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -22,13 +23,13 @@ func filledIndex(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []identity
+	var ids []content.Identity
 	for batch := range 4 {
 		var updates []indexUpdate
 		for i := range 500 {
-			id := identify("bucket", oss.Object{Key: fmt.Sprintf("key %d", batch*500+i), Size: 1 << 20})
+			id := content.Identify("bucket", oss.Object{Key: fmt.Sprintf("key %d", batch*500+i), Size: 1 << 20})
 			s := new(segmentRecord)
-			s.blocks.add(0, 16)
+			s.blocks.Add(0, 16)
 			updates = append(updates, indexUpdate{id: id, record: objectRecord{key: "key", size: 1 << 20}, segments: map[int]*segmentRecord{0: s, 1: s}})
 			ids = append(ids, id)
 		}
@@ -159,8 +160,8 @@ func TestIndexWithRandomDamageIsUsedOrRefused(t *testing.T) {
 			refused++
 			continue
 		}
-		var ids []identity
-		err = ix.visit(func(id identity, _ objectRecord, _ useRecord, _ error) { ids = append(ids, id) })
+		var ids []content.Identity
+		err = ix.visit(func(id content.Identity, _ objectRecord, _ useRecord, _ error) { ids = append(ids, id) })
 		for _, id := range ids {
 			if err == nil {
 				_, _, err = ix.load(id)

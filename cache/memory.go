@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/dgraph-io/ristretto/v2"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 const (
@@ -45,7 +47,7 @@ func openMemory(limit int64) (*memoryTier, error) {
 	m.budget.pressed = func(urgency) { m.wake() }
 	lru, err := ristretto.NewCache(&ristretto.Config[uint64, *extent]{
 		// Ten counters for every extent, were all as small as four pages.
-		NumCounters:        min(limit/(4*pageSize)*10, maxCounters),
+		NumCounters:        min(limit/(4*content.PageSize)*10, maxCounters),
 		MaxCost:            m.keptLimit(),
 		BufferItems:        64,
 		IgnoreInternalCost: true,

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 func TestBudgetIsNeverExceeded(t *testing.T) {
@@ -119,7 +121,7 @@ func TestBufferClassesHoldWhatTheyShould(t *testing.T) {
 	for n := int64(1); n <= largestBuffer; n += 1 + n/1000 {
 		class := bufferClass(n)
 		size := bufferSize(class)
-		if size < n || size%pageSize != 0 || size > max(n+n/4+pageSize, smallestBuffer) {
+		if size < n || size%content.PageSize != 0 || size > max(n+n/4+content.PageSize, smallestBuffer) {
 			t.Fatalf("%d bytes get a buffer of %d", n, size)
 		}
 		if bufferClass(size) != class {
@@ -243,7 +245,7 @@ func TestViewsThatAreHeldDoNotBlockReads(t *testing.T) {
 					return
 				}
 				for _, p := range v.Slices() {
-					if p[0] != s.segment[off%segmentSize] {
+					if p[0] != s.segment[off%content.SegmentSize] {
 						t.Error("wrong bytes")
 					}
 					off += int64(len(p))

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -83,7 +84,7 @@ func (m *cacheModel) handle(t *rapid.T) *Handle {
 func (m *cacheModel) place(t *rapid.T, size int64) (off int64, n int) {
 	off = rapid.Int64Range(0, size+10).Draw(t, "off")
 	if rapid.Bool().Draw(t, "at a border") {
-		off = max(0, off-off%blockSize+rapid.Int64Range(-2, 2).Draw(t, "beside"))
+		off = max(0, off-off%content.BlockSize+rapid.Int64Range(-2, 2).Draw(t, "beside"))
 	}
 	return off, rapid.SampledFrom([]int{1, 100, 4096, 70_000, 200_000, 1 << 20}).Draw(t, "n")
 }
@@ -289,7 +290,7 @@ func (m *cacheModel) Check(t *rapid.T) {
 func TestRandomOperationsReturnTheContent(t *testing.T) {
 	store := newFakeStore()
 	var objects []oss.Object
-	for i, size := range []int{1, 4096, 100_000, 300_000, smallObject, smallObject + 1, 3 << 20, 9<<20 + 1, 20 << 20} {
+	for i, size := range []int{1, 4096, 100_000, 300_000, content.SmallObject, content.SmallObject + 1, 3 << 20, 9<<20 + 1, 20 << 20} {
 		objects = append(objects, store.put(fmt.Sprint("object", i), size))
 	}
 	rapid.Check(t, func(rt *rapid.T) {

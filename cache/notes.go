@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -24,15 +25,15 @@ const (
 type notes struct {
 	mu struct {
 		sync.Mutex
-		young, old map[identity][]byte
+		young, old map[content.Identity][]byte
 		// pending are not in the index yet.
-		pending map[identity][]byte
+		pending map[content.Identity][]byte
 	}
 }
 
 // Note returns what was remembered of obj. It must not be changed.
 func (c *Cache) Note(obj oss.Object) (note []byte, ok bool) {
-	id := identify(c.bucket, obj)
+	id := content.Identify(c.bucket, obj)
 	if note, ok = c.notes.get(id); ok || c.ssd == nil || !c.ssd.health.readable() {
 		return note, ok
 	}
@@ -52,11 +53,11 @@ func (c *Cache) Note(obj oss.Object) (note []byte, ok bool) {
 // notes on SSD, some ten thousand without. A longer note is not taken.
 func (c *Cache) SetNote(obj oss.Object, note []byte) {
 	if len(note) <= maxNote {
-		c.notes.put(identify(c.bucket, obj), bytes.Clone(note), c.ssd != nil)
+		c.notes.put(content.Identify(c.bucket, obj), bytes.Clone(note), c.ssd != nil)
 	}
 }
 
-func (n *notes) get(id identity) ([]byte, bool) {
+func (n *notes) get(id content.Identity) ([]byte, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if note, ok := n.mu.young[id]; ok {
@@ -73,7 +74,7 @@ func (n *notes) get(id identity) ([]byte, bool) {
 }
 
 // put keeps a note in memory, and has it stored.
-func (n *notes) put(id identity, note []byte, store bool) {
+func (n *notes) put(id content.Identity, note []byte, store bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.putLocked(id, note)
@@ -81,23 +82,23 @@ func (n *notes) put(id identity, note []byte, store bool) {
 		return
 	}
 	if n.mu.pending == nil {
-		n.mu.pending = make(map[identity][]byte)
+		n.mu.pending = make(map[content.Identity][]byte)
 	}
 	n.mu.pending[id] = note
 }
 
-func (n *notes) putLocked(id identity, note []byte) {
+func (n *notes) putLocked(id content.Identity, note []byte) {
 	if len(n.mu.young) >= notesInMemory {
 		n.mu.old, n.mu.young = n.mu.young, nil
 	}
 	if n.mu.young == nil {
-		n.mu.young = make(map[identity][]byte)
+		n.mu.young = make(map[content.Identity][]byte)
 	}
 	n.mu.young[id] = note
 }
 
 // take returns what is to be stored.
-func (n *notes) take() map[identity][]byte {
+func (n *notes) take() map[content.Identity][]byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	pending := n.mu.pending
@@ -123,7 +124,7 @@ var notesKey = []byte("notes")
 
 // note returns a note, or nil. old says that it is of the generation before. A
 // damaged one is not there.
-func (ix *index) note(id identity) (note []byte, old bool, err error) {
+func (ix *index) note(id content.Identity) (note []byte, old bool, err error) {
 	err = ix.guard(func() error {
 		return ix.db.View(func(tx *bbolt.Tx) error {
 			young, _ := notesState(tx)
@@ -150,7 +151,7 @@ func notesState(tx *bbolt.Tx) (young int, count uint32) {
 }
 
 // storeNotes stores notes. When a generation has most of them, the one before goes.
-func (ix *index) storeNotes(pending map[identity][]byte, most uint32) error {
+func (ix *index) storeNotes(pending map[content.Identity][]byte, most uint32) error {
 	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			young, count := notesState(tx)

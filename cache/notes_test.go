@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -60,12 +61,12 @@ func TestNotesInTheIndexAreBounded(t *testing.T) {
 	}()
 	const most = 10
 	for i := range 35 {
-		if err := ix.storeNotes(map[identity][]byte{identify("", noted(i)): []byte(fmt.Sprint(i))}, most); err != nil {
+		if err := ix.storeNotes(map[content.Identity][]byte{content.Identify("", noted(i)): []byte(fmt.Sprint(i))}, most); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 35 {
-		note, old, err := ix.note(identify("", noted(i)))
+		note, old, err := ix.note(content.Identify("", noted(i)))
 		if err != nil {
 			t.Fatal(err)
 		}

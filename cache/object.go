@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -19,8 +20,8 @@ import (
 type object struct {
 	cache    *Cache
 	oss      oss.Object
-	id       identity
-	geometry geometry
+	id       content.Identity
+	geometry content.Geometry
 
 	refs atomic.Int64
 	// waited is for how long reads have waited for flights, in nanoseconds.
@@ -89,21 +90,21 @@ func (o *object) peek(i int) *segment {
 }
 
 // small tells whether the object is fetched whole or not at all.
-func (o *object) small() bool { return o.geometry.size <= smallObject }
+func (o *object) small() bool { return o.geometry.Size <= content.SmallObject }
 
 // sum notes the checksums of blocks that arrived and of the whole object, as far
 // as the object store said it, and compares. o.mu must be held.
-func (o *object) sum(s span, sums []blockSums, said oss.RangeResult) error {
+func (o *object) sum(s content.Span, sums []content.Sums, said oss.RangeResult) error {
 	if said.HasCRC64 {
 		if o.mu.hasCRC64 && o.mu.crc64 != said.CRC64 {
 			return o.corrupted("two checksums were given for one version")
 		}
 		o.mu.crc64, o.mu.hasCRC64 = said.CRC64, true
 	}
-	seg := o.segment(s.segment)
+	seg := o.segment(s.Segment)
 	before := seg.whole
 	for i, sum := range sums {
-		if !seg.sum(o.geometry, s.segment, s.first+i, sum) {
+		if !seg.sum(o.geometry, s.Segment, s.First+i, sum) {
 			return o.corrupted("a block arrived twice with different content")
 		}
 	}
@@ -116,17 +117,12 @@ func (o *object) sum(s span, sums []blockSums, said oss.RangeResult) error {
 // check compares the content with the checksum of the whole object as soon as
 // both are known. o.mu must be held.
 func (o *object) check() error {
-	if o.mu.checked || !o.mu.hasCRC64 || o.mu.wholeSegments < o.geometry.segments() {
+	if o.mu.checked || !o.mu.hasCRC64 || o.mu.wholeSegments < o.geometry.Segments() {
 		return nil
 	}
 	crc := o.mu.segments[0].hash
 	for i, seg := range o.mu.segments[1:] {
-		n := o.geometry.segmentLen(i + 1)
-		if n == segmentSize {
-			crc = crc64Segment.Of(crc) ^ seg.hash
-		} else {
-			crc = crc64Combine(crc, seg.hash, n)
-		}
+		crc = content.CombineCRC64(crc, seg.hash, o.geometry.SegmentLen(i+1))
 	}
 	if crc != o.mu.crc64 {
 		return o.corrupted(fmt.Sprintf("the content has CRC-64 %d, the object store says %d", crc, o.mu.crc64))
@@ -216,7 +212,7 @@ func (o *object) unholdLocked(e *extent, reason hold) (gone bool) {
 	if e.holds != 0 {
 		return false
 	}
-	if seg := o.peek(e.span.segment); seg != nil {
+	if seg := o.peek(e.span.Segment); seg != nil {
 		seg.remove(e)
 	}
 	return true
@@ -260,21 +256,21 @@ func (o *object) idle() time.Duration {
 type objects struct {
 	shards [64]struct {
 		sync.Mutex
-		table map[identity]*object
+		table map[content.Identity]*object
 	}
 }
 
 // get returns the record of obj, made if need be, with a reference.
-func (t *objects) get(c *Cache, id identity, obj oss.Object) *object {
-	s := &t.shards[id.shard(uint64(len(t.shards)))]
+func (t *objects) get(c *Cache, id content.Identity, obj oss.Object) *object {
+	s := &t.shards[id.Shard(uint64(len(t.shards)))]
 	s.Lock()
 	defer s.Unlock()
 	o := s.table[id]
 	if o == nil {
 		if s.table == nil {
-			s.table = make(map[identity]*object)
+			s.table = make(map[content.Identity]*object)
 		}
-		o = &object{cache: c, oss: obj, id: id, geometry: geometry{obj.Size}}
+		o = &object{cache: c, oss: obj, id: id, geometry: content.Geometry{Size: obj.Size}}
 		o.never = c.never != nil && c.never(obj.Key)
 		s.table[id] = o
 	}
@@ -283,8 +279,8 @@ func (t *objects) get(c *Cache, id identity, obj oss.Object) *object {
 }
 
 // find returns the record with that identity, with a reference, or nil.
-func (t *objects) find(id identity) *object {
-	s := &t.shards[id.shard(uint64(len(t.shards)))]
+func (t *objects) find(id content.Identity) *object {
+	s := &t.shards[id.Shard(uint64(len(t.shards)))]
 	s.Lock()
 	defer s.Unlock()
 	o := s.table[id]
@@ -296,7 +292,7 @@ func (t *objects) find(id identity) *object {
 
 // forget removes a record that nobody refers to.
 func (t *objects) forget(o *object) {
-	s := &t.shards[o.id.shard(uint64(len(t.shards)))]
+	s := &t.shards[o.id.Shard(uint64(len(t.shards)))]
 	s.Lock()
 	defer s.Unlock()
 	if o.refs.Load() == 0 && s.table[o.id] == o {

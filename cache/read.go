@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -30,7 +31,7 @@ const maxAttempts = 4
 // after unlocking.
 func (o *object) plan(off, n int64, observe bool) (flights []*flight) {
 	stalled := false
-	for s := range o.geometry.spans(off, n) {
+	for s := range o.geometry.Spans(off, n) {
 		missing, wait := o.planSpan(s, off == 0)
 		stalled = stalled || wait
 		flights = append(flights, missing...)
@@ -47,34 +48,34 @@ func (o *object) plan(off, n int64, observe bool) (flights []*flight) {
 
 // planSpan makes flights for what is missing of s and tells whether a read of it
 // has to wait. first says that the read begins where the object does.
-func (o *object) planSpan(s span, first bool) (flights []*flight, wait bool) {
-	seg := o.segment(s.segment)
-	blocks := o.geometry.blocks(s.segment)
+func (o *object) planSpan(s content.Span, first bool) (flights []*flight, wait bool) {
+	seg := o.segment(s.Segment)
+	blocks := o.geometry.Blocks(s.Segment)
 	disk := o.diskReadable()
-	if o.small() && !seg.disk.hasAll(0, blocks) {
+	if o.small() && !seg.disk.HasAll(0, blocks) {
 		// It comes whole or not at all, so that all of it can be checked.
-		s, disk = o.geometry.whole(0), false
+		s, disk = o.geometry.Whole(0), false
 	}
-	for block := s.first; block < s.end; {
+	for block := s.First; block < s.End; {
 		e, next := seg.at(block, blocks)
 		if e != nil {
-			wait = wait || e.flight != nil && !e.flight.reached(o.geometry.length(span{s.segment, e.span.first, min(s.end, e.span.end)}))
-			block = e.span.end
+			wait = wait || e.flight != nil && !e.flight.reached(o.geometry.Length(content.Span{Segment: s.Segment, First: e.span.First, End: min(s.End, e.span.End)}))
+			block = e.span.End
 			continue
 		}
 		if disk {
-			run := seg.disk.run(block, next)
-			if seg.disk.has(block) {
+			run := seg.disk.Run(block, next)
+			if seg.disk.Has(block) {
 				block = run
 				continue
 			}
 			next = run
 		}
-		stop := min(next, s.end)
-		if first && s.segment == 0 && block == 0 {
-			stop = min(next, max(s.end, o.firstFetch()))
+		stop := min(next, s.End)
+		if first && s.Segment == 0 && block == 0 {
+			stop = min(next, max(s.End, o.firstFetch()))
 		}
-		flights = append(flights, o.newFlight(span{s.segment, block, stop}, forDemand))
+		flights = append(flights, o.newFlight(content.Span{Segment: s.Segment, First: block, End: stop}, forDemand))
 		wait = true
 		block = stop
 	}
@@ -84,25 +85,25 @@ func (o *object) planSpan(s span, first bool) (flights []*flight, wait bool) {
 // firstFetch returns how many blocks the first read at the beginning of an object
 // fetches.
 func (o *object) firstFetch() int {
-	if o.geometry.size <= wholeFetch {
-		return o.geometry.blocks(0)
+	if o.geometry.Size <= wholeFetch {
+		return o.geometry.Blocks(0)
 	}
-	return firstFetch / blockSize
+	return firstFetch / content.BlockSize
 }
 
 // locate says where the bytes at off are, up to n of them. o.mu must be held. If
 // place.extent is not nil, the caller must release it.
 func (o *object) locate(off, n int64) place {
-	segment := int(off / segmentSize)
-	block := int(off % segmentSize / blockSize)
+	segment := int(off / content.SegmentSize)
+	block := int(off % content.SegmentSize / content.BlockSize)
 	seg := o.peek(segment)
 	if seg == nil {
 		return place{}
 	}
-	e, next := seg.at(block, o.geometry.blocks(segment))
+	e, next := seg.at(block, o.geometry.Blocks(segment))
 	if e != nil {
-		start := o.geometry.offset(e.span)
-		p := place{extent: e, flight: e.flight, n: min(n, start+o.geometry.length(e.span)-off)}
+		start := o.geometry.Offset(e.span)
+		p := place{extent: e, flight: e.flight, n: min(n, start+o.geometry.Length(e.span)-off)}
 		p.need = off - start + p.n
 		if p.flight == nil {
 			p.arrived()
@@ -110,9 +111,9 @@ func (o *object) locate(off, n int64) place {
 		e.acquire()
 		return p
 	}
-	if o.diskReadable() && seg.disk.has(block) && (!o.small() || seg.disk.hasAll(0, o.geometry.blocks(0))) {
-		on := span{segment, block, seg.disk.run(block, next)}
-		end := o.geometry.offset(on) + o.geometry.length(on)
+	if o.diskReadable() && seg.disk.Has(block) && (!o.small() || seg.disk.HasAll(0, o.geometry.Blocks(0))) {
+		on := content.Span{Segment: segment, First: block, End: seg.disk.Run(block, next)}
+		end := o.geometry.Offset(on) + o.geometry.Length(on)
 		return place{disk: true, n: min(n, end-off)}
 	}
 	return place{}
@@ -143,7 +144,7 @@ func (o *object) took(at place) {
 	settled, gone := false, false
 	if e.holds&heldAhead != 0 {
 		e.consumed += at.n
-		if e.flight == nil && e.consumed >= o.geometry.length(e.span) {
+		if e.flight == nil && e.consumed >= o.geometry.Length(e.span) {
 			if o.onDisk(e) {
 				gone = o.unholdLocked(e, heldAhead)
 			} else {
@@ -173,7 +174,7 @@ func (o *object) onDisk(e *extent) bool {
 	if o.small() {
 		return false
 	}
-	return e.holds&heldWriting != 0 || o.segment(e.span.segment).disk.hasAll(e.span.first, e.span.end)
+	return e.holds&heldWriting != 0 || o.segment(e.span.Segment).disk.HasAll(e.span.First, e.span.End)
 }
 
 // find returns where the bytes at off are, having started what is missing of the

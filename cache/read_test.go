@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 func TestReadsOfEverySizeReturnTheBytes(t *testing.T) {
 	s := newFakeStore()
 	c := openCache(t, s, Config{Dir: t.TempDir()})
-	for _, size := range []int{0, 1, 4095, blockSize, blockSize + 1, smallObject, smallObject + 1, 5 << 20, segmentSize, 2*segmentSize + 12345} {
+	for _, size := range []int{0, 1, 4095, content.BlockSize, content.BlockSize + 1, content.SmallObject, content.SmallObject + 1, 5 << 20, content.SegmentSize, 2*content.SegmentSize + 12345} {
 		h := openObject(t, c, s.put("object", size))
 		for _, off := range []int64{0, 1, int64(size) / 2, int64(size) - 1, int64(size), int64(size) + 7} {
 			if off < 0 {

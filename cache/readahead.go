@@ -1,5 +1,7 @@
 package cache
 
+import "github.com/pailfs/pailfs/cache/internal/content"
+
 const (
 	// maxStreams is how many readers of one object are told apart.
 	maxStreams = 16
@@ -20,7 +22,7 @@ const (
 	// maximum is what 16 ranges hold twice over: as much again as is in flight may
 	// have arrived and wait for one that is late.
 	minWindow = 1 << 20
-	maxWindow = 2 * maxRanges * segmentSize
+	maxWindow = 2 * maxRanges * content.SegmentSize
 	// startWindow is that of a stream which begins where the object does and has
 	// read startRead bytes: most such readers read on to the end.
 	startWindow = 64 << 20
@@ -166,7 +168,7 @@ func (o *object) extend(s *stream) (flights []*flight) {
 	}
 	s.issued = max(s.issued, s.high)
 	size := s.rangeSize()
-	end := min(o.geometry.size, s.high+s.window)
+	end := min(o.geometry.Size, s.high+s.window)
 	for s.issued < end && s.ranges < maxRanges {
 		gap, covered := o.gapAt(s.issued)
 		if covered > 0 {
@@ -175,12 +177,12 @@ func (o *object) extend(s *stream) (flights []*flight) {
 		}
 		// The range ends at a multiple of its size, so that later ones fall on the
 		// borders of segments.
-		stop := min(s.issued-s.issued%size+size, s.issued+gap, o.geometry.size)
+		stop := min(s.issued-s.issued%size+size, s.issued+gap, o.geometry.Size)
 		if stop > end {
 			break // not yet: a stream moves on in whole ranges
 		}
-		for sp := range o.geometry.spans(s.issued, stop-s.issued) {
-			cost := extentCost(o.geometry.length(sp))
+		for sp := range o.geometry.Spans(s.issued, stop-s.issued) {
+			cost := extentCost(o.geometry.Length(sp))
 			if !o.cache.memory.budget.try(cost, patient) {
 				o.setWindow(s, min(s.window, o.cache.memory.fairWindow()))
 				return flights
@@ -193,7 +195,7 @@ func (o *object) extend(s *stream) (flights []*flight) {
 		}
 		s.issued = stop
 		if s.ramp++; s.ramp%2 == 0 {
-			s.size = min(2*s.size, segmentSize)
+			s.size = min(2*s.size, content.SegmentSize)
 			size = s.rangeSize()
 		}
 	}
@@ -214,26 +216,26 @@ func (s *stream) rangeSize() int64 {
 // of the segment at most are neither in a tier nor on the way; or, if those at
 // the position are, how many are covered. o.mu must be held.
 func (o *object) gapAt(off int64) (gap, covered int64) {
-	index := int(off / segmentSize)
-	start := int64(index) * segmentSize
-	blocks := o.geometry.blocks(index)
-	block := int((off - start) / blockSize)
+	index := int(off / content.SegmentSize)
+	start := int64(index) * content.SegmentSize
+	blocks := o.geometry.Blocks(index)
+	block := int((off - start) / content.BlockSize)
 	seg := o.peek(index)
 	if seg == nil {
-		return o.geometry.segmentLen(index) - (off - start), 0
+		return o.geometry.SegmentLen(index) - (off - start), 0
 	}
 	e, next := seg.at(block, blocks)
 	if e != nil {
-		return 0, o.geometry.offset(e.span) + o.geometry.length(e.span) - off
+		return 0, o.geometry.Offset(e.span) + o.geometry.Length(e.span) - off
 	}
 	if o.diskReadable() {
-		stop := seg.disk.run(block, next)
-		if seg.disk.has(block) {
-			return 0, start + int64(stop)*blockSize - off
+		stop := seg.disk.Run(block, next)
+		if seg.disk.Has(block) {
+			return 0, start + int64(stop)*content.BlockSize - off
 		}
 		next = stop
 	}
-	return start + int64(next)*blockSize - off, 0
+	return start + int64(next)*content.BlockSize - off, 0
 }
 
 // endStreams forgets all streams, stops what is in flight for them alone, and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -45,7 +46,7 @@ const (
 const objectRecordFixed = 1 + 1 + 8 + 8 + 8 + 4 + 4 + 4
 
 // appendObjectRecord appends the record of the object called id to b.
-func appendObjectRecord(b []byte, id identity, r objectRecord) []byte {
+func appendObjectRecord(b []byte, id content.Identity, r objectRecord) []byte {
 	var flags byte
 	if r.hasCRC64 {
 		flags |= flagHasCRC64
@@ -66,7 +67,7 @@ func appendObjectRecord(b []byte, id identity, r objectRecord) []byte {
 }
 
 // parseObjectRecord is the inverse of appendObjectRecord.
-func parseObjectRecord(id identity, b []byte) (objectRecord, error) {
+func parseObjectRecord(id content.Identity, b []byte) (objectRecord, error) {
 	body, err := checkSeal(b, id[:])
 	if err != nil {
 		return objectRecord{}, err
@@ -95,16 +96,16 @@ func parseObjectRecord(id identity, b []byte) (objectRecord, error) {
 // segmentRecord says which blocks of a segment are in the object file, and their
 // checksums.
 type segmentRecord struct {
-	blocks blockSet
+	blocks content.BlockSet
 	// crc32 has an entry for every block, those that are present or not.
-	crc32 [segmentBlocks]uint32
+	crc32 [content.SegmentBlocks]uint32
 }
 
 // segmentRecordFixed is the length of a record of no blocks.
-const segmentRecordFixed = 1 + segmentBlocks/8 + 4
+const segmentRecordFixed = 1 + content.SegmentBlocks/8 + 4
 
 // segmentKey is the key of a segment's record.
-func segmentKey(id identity, segment int) []byte {
+func segmentKey(id content.Identity, segment int) []byte {
 	return binary.BigEndian.AppendUint32(append(make([]byte, 0, len(id)+4), id[:]...), uint32(segment))
 }
 
@@ -116,7 +117,7 @@ func appendSegmentRecord(b, key []byte, r *segmentRecord) []byte {
 		b = binary.LittleEndian.AppendUint64(b, w)
 	}
 	for i, crc := range r.crc32 {
-		if r.blocks.has(i) {
+		if r.blocks.Has(i) {
 			b = binary.LittleEndian.AppendUint32(b, crc)
 		}
 	}
@@ -138,11 +139,11 @@ func parseSegmentRecord(key, b []byte) (*segmentRecord, error) {
 		r.blocks[w] = binary.LittleEndian.Uint64(body)
 		body = body[8:]
 	}
-	if len(body) != 4*r.blocks.count() {
+	if len(body) != 4*r.blocks.Count() {
 		return nil, errRecord
 	}
 	for i := range r.crc32 {
-		if r.blocks.has(i) {
+		if r.blocks.Has(i) {
 			r.crc32[i] = binary.LittleEndian.Uint32(body)
 			body = body[4:]
 		}
@@ -160,7 +161,7 @@ type useRecord struct {
 }
 
 // appendUseRecord appends the record of the object called id to b.
-func appendUseRecord(b []byte, id identity, r useRecord) []byte {
+func appendUseRecord(b []byte, id content.Identity, r useRecord) []byte {
 	start := len(b)
 	var flags byte
 	if r.released {
@@ -172,7 +173,7 @@ func appendUseRecord(b []byte, id identity, r useRecord) []byte {
 }
 
 // parseUseRecord is the inverse of appendUseRecord.
-func parseUseRecord(id identity, b []byte) (useRecord, error) {
+func parseUseRecord(id content.Identity, b []byte) (useRecord, error) {
 	body, err := checkSeal(b, id[:])
 	if err != nil {
 		return useRecord{}, err
@@ -205,5 +206,5 @@ func checkSeal(b, key []byte) (body []byte, err error) {
 
 // seal is the CRC-32C of a key followed by a record.
 func seal(key, body []byte) uint32 {
-	return crc32Update(crc32c(key), body)
+	return content.UpdateCRC32C(content.CRC32C(key), body)
 }

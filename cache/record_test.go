@@ -9,10 +9,11 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
-var goldenID = identify("oss://bucket", oss.Object{Key: "dir/file.bin", ETag: "0123456789ABCDEF0123456789ABCDEF", Size: 200_000})
+var goldenID = content.Identify("oss://bucket", oss.Object{Key: "dir/file.bin", ETag: "0123456789ABCDEF0123456789ABCDEF", Size: 200_000})
 
 func goldenRecords() (objectRecord, *segmentRecord, useRecord) {
 	object := objectRecord{
@@ -21,7 +22,7 @@ func goldenRecords() (objectRecord, *segmentRecord, useRecord) {
 	}
 	segment := new(segmentRecord)
 	for _, b := range []int{0, 1, 3} {
-		segment.blocks.add(b, b+1)
+		segment.blocks.Add(b, b+1)
 		segment.crc32[b] = 0x01020300 + uint32(b)
 	}
 	return object, segment, useRecord{used: 1_750_000_000, released: true}
@@ -54,13 +55,13 @@ func TestFormatIsWhatItWas(t *testing.T) {
 		}
 		raw = append(raw, b)
 	}
-	if r, err := parseObjectRecord(identity(raw[0]), raw[1]); err != nil || r != object {
+	if r, err := parseObjectRecord(content.Identity(raw[0]), raw[1]); err != nil || r != object {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err := parseSegmentRecord(raw[2], raw[3]); err != nil || *r != *segment {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := parseUseRecord(identity(raw[0]), raw[4]); err != nil || r != use {
+	if r, err := parseUseRecord(content.Identity(raw[0]), raw[4]); err != nil || r != use {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -73,9 +74,9 @@ func TestRecordsThatAreDamagedAreNoticed(t *testing.T) {
 		parse  func(key, b []byte) error
 		key    []byte
 	}{
-		"object":  {appendObjectRecord(nil, goldenID, object), func(k, b []byte) error { _, err := parseObjectRecord(identity(k), b); return err }, goldenID[:]},
+		"object":  {appendObjectRecord(nil, goldenID, object), func(k, b []byte) error { _, err := parseObjectRecord(content.Identity(k), b); return err }, goldenID[:]},
 		"segment": {appendSegmentRecord(nil, key, segment), func(k, b []byte) error { _, err := parseSegmentRecord(k, b); return err }, key},
-		"use":     {appendUseRecord(nil, goldenID, use), func(k, b []byte) error { _, err := parseUseRecord(identity(k), b); return err }, goldenID[:]},
+		"use":     {appendUseRecord(nil, goldenID, use), func(k, b []byte) error { _, err := parseUseRecord(content.Identity(k), b); return err }, goldenID[:]},
 	} {
 		if err := c.parse(c.key, c.record); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -104,7 +105,7 @@ func FuzzObjectRecord(f *testing.F) {
 	object, _, _ := goldenRecords()
 	f.Add(goldenID[:], appendObjectRecord(nil, goldenID, object), false)
 	f.Fuzz(func(t *testing.T, key, b []byte, sealed bool) {
-		var id identity
+		var id content.Identity
 		copy(id[:], key)
 		b = reseal(id[:], b, sealed)
 		r, err := parseObjectRecord(id, b)
@@ -131,7 +132,7 @@ func FuzzUseRecord(f *testing.F) {
 	_, _, use := goldenRecords()
 	f.Add(goldenID[:], appendUseRecord(nil, goldenID, use), false)
 	f.Fuzz(func(t *testing.T, key, b []byte, sealed bool) {
-		var id identity
+		var id content.Identity
 		copy(id[:], key)
 		b = reseal(id[:], b, sealed)
 		r, err := parseUseRecord(id, b)
@@ -167,7 +168,7 @@ func FuzzFileName(f *testing.F) {
 	f.Add("ab", "abcd0123456789abcdef0123456789ab")
 	f.Fuzz(func(t *testing.T, dir, name string) {
 		id, ok := parseFileName(dir, name)
-		if ok && id.fileName() != filepath.Join(objectsName, dir, name) {
+		if ok && fileName(id) != filepath.Join(objectsName, dir, name) {
 			t.Errorf("%q/%q is %v", dir, name, id)
 		}
 	})

@@ -4,11 +4,13 @@ import (
 	"sort"
 	"sync"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // A resident is an object that has a file on SSD, as eviction sees it.
 type resident struct {
-	id   identity
+	id   content.Identity
 	size int64 // what its blocks occupy, with those about to be written
 
 	list, from *residentList // from: where it was before it was picked
@@ -56,13 +58,13 @@ const residentOverhead = 4 << 10
 type residents struct {
 	mu struct {
 		sync.Mutex
-		table                        map[identity]*resident
+		table                        map[content.Identity]*resident
 		window, main, released, kept residentList
 		size, limit                  int64
 		// held counts the holds of objects, whether they are present or not.
-		held map[identity]int
+		held map[content.Identity]int
 		// dropped are to go as soon as nobody uses them.
-		dropped map[identity]bool
+		dropped map[content.Identity]bool
 		// round numbers the runs of eviction.
 		round uint64
 		// broken counts the objects that went although they were held.
@@ -77,7 +79,7 @@ type residents struct {
 		// room is closed when there may be room again.
 		room chan struct{}
 		// uses are those whose use the index does not know yet.
-		uses map[identity]*resident
+		uses map[content.Identity]*resident
 	}
 	// full asks the evictor to make room.
 	full func()
@@ -93,10 +95,10 @@ type residentList struct {
 func newResidents(full func()) *residents {
 	r := &residents{full: full}
 	r.mu.round = 1
-	r.mu.table = make(map[identity]*resident)
-	r.mu.uses = make(map[identity]*resident)
-	r.mu.held = make(map[identity]int)
-	r.mu.dropped = make(map[identity]bool)
+	r.mu.table = make(map[content.Identity]*resident)
+	r.mu.uses = make(map[content.Identity]*resident)
+	r.mu.held = make(map[content.Identity]int)
+	r.mu.dropped = make(map[content.Identity]bool)
 	r.mu.sketch = newSketch()
 	for _, l := range r.lists() {
 		l.head.next, l.head.prev = &l.head, &l.head
@@ -130,7 +132,7 @@ func (l *residentList) back() *resident {
 }
 
 // restore adds what a start found in the index.
-func (r *residents) restore(found []*resident, released map[identity]bool) {
+func (r *residents) restore(found []*resident, released map[content.Identity]bool) {
 	sort.Slice(found, func(i, j int) bool { return found[i].used < found[j].used })
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +161,7 @@ func (r *residents) setLimit(limit int64) {
 
 // opened counts a use of an object, which may be absent. What Fetch brought has
 // then served its purpose.
-func (r *residents) opened(id identity) {
+func (r *residents) opened(id content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.sketch.add(id, max(useAge*len(r.mu.table), minUseAge))
@@ -179,7 +181,7 @@ func (r *residents) opened(id identity) {
 }
 
 // release makes an object the next to go.
-func (r *residents) release(id identity) {
+func (r *residents) release(id content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.mu.table[id]
@@ -219,7 +221,7 @@ const (
 )
 
 // reserve takes room for bytes of an object. created says that it was absent.
-func (r *residents) reserve(id identity, bytes int64, wanted bool) (answer reservation, created bool) {
+func (r *residents) reserve(id content.Identity, bytes int64, wanted bool) (answer reservation, created bool) {
 	r.mu.Lock()
 	answer, created = r.reserveLocked(id, bytes, wanted)
 	crowded := r.crowdedLocked()
@@ -230,7 +232,7 @@ func (r *residents) reserve(id identity, bytes int64, wanted bool) (answer reser
 	return answer, created
 }
 
-func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reservation, bool) {
+func (r *residents) reserveLocked(id content.Identity, bytes int64, wanted bool) (reservation, bool) {
 	e := r.mu.table[id]
 	if e != nil && e.evicting {
 		return reserveBusy, false
@@ -267,7 +269,7 @@ func (r *residents) reserveLocked(id identity, bytes int64, wanted bool) (reserv
 }
 
 // unreserve gives back room that was not used.
-func (r *residents) unreserve(id identity, bytes int64) {
+func (r *residents) unreserve(id content.Identity, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.mu.table[id]; e != nil {
@@ -436,7 +438,7 @@ func (r *residents) putBack(e *resident) {
 }
 
 // take marks one object as on its way out, if it is there and is not already.
-func (r *residents) take(id identity) *resident {
+func (r *residents) take(id content.Identity) *resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.mu.table[id]
@@ -450,7 +452,7 @@ func (r *residents) take(id identity) *resident {
 // takeEmpty is take for an object of which nothing is on SSD. One that has room, if
 // only since whoever asks has looked, is about to be written and stays. Nobody loses
 // anything, held or not.
-func (r *residents) takeEmpty(id identity) *resident {
+func (r *residents) takeEmpty(id content.Identity) *resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.mu.table[id]
@@ -464,7 +466,7 @@ func (r *residents) takeEmpty(id identity) *resident {
 
 // shield makes sure that nobody makes an object with that identity until gone is
 // called; nil says that there is one.
-func (r *residents) shield(id identity) *resident {
+func (r *residents) shield(id content.Identity) *resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.table[id] != nil {
@@ -500,7 +502,7 @@ const (
 )
 
 // state tells whether an object has a file.
-func (r *residents) state(id identity) presence {
+func (r *residents) state(id content.Identity) presence {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := r.mu.table[id]; {
@@ -514,10 +516,10 @@ func (r *residents) state(id identity) presence {
 }
 
 // takeUses returns what the index does not know yet of the use of objects.
-func (r *residents) takeUses() map[identity]useRecord {
+func (r *residents) takeUses() map[content.Identity]useRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	uses := make(map[identity]useRecord, len(r.mu.uses))
+	uses := make(map[content.Identity]useRecord, len(r.mu.uses))
 	for id, e := range r.mu.uses {
 		uses[id] = r.useLocked(e)
 	}
@@ -526,7 +528,7 @@ func (r *residents) takeUses() map[identity]useRecord {
 }
 
 // use returns what is to be stored of the use of an object.
-func (r *residents) use(id identity) useRecord {
+func (r *residents) use(id content.Identity) useRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.uses, id)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // evicting returns residents of which eviction follows the limit at once.
@@ -37,7 +39,7 @@ func (r *residents) play(n uint64, size int64) (hit bool) {
 	return false
 }
 
-func testIdentity(n uint64) (id identity) {
+func testIdentity(n uint64) (id content.Identity) {
 	rng := rand.New(rand.NewPCG(n, 17))
 	binary.LittleEndian.PutUint64(id[:8], rng.Uint64())
 	binary.LittleEndian.PutUint64(id[8:], rng.Uint64())

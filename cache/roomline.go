@@ -1,19 +1,23 @@
 package cache
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
+)
 
 // A roomWaiter waits in line for room on SSD. A hundred fetches may: each is told to
 // look again when there is room for it, and not whenever anything has changed, for
 // so many who look in vain keep reads and hints from their turn.
 type roomWaiter struct {
-	id identity
+	id content.Identity
 	// need is what it found no room for, 0 if the object was on its way out.
 	need int64
 	// look says that it should ask again.
 	look chan struct{}
 }
 
-func newRoomWaiter(id identity) *roomWaiter {
+func newRoomWaiter(id content.Identity) *roomWaiter {
 	return &roomWaiter{id: id, look: make(chan struct{}, 1)}
 }
 
@@ -76,14 +80,14 @@ func (r *residents) leaveLineLocked(w *roomWaiter) (waited bool) {
 
 // progressed says that more of an object is on SSD: who waits for room for it needs
 // less than before.
-func (r *residents) progressed(id identity) {
+func (r *residents) progressed(id content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tellLocked(id)
 }
 
 // tellLocked lets those ask again who wait for room for one object.
-func (r *residents) tellLocked(id identity) {
+func (r *residents) tellLocked(id content.Identity) {
 	for _, w := range r.mu.line {
 		if w.id == id {
 			w.tell()

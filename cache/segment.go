@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // segment is what is known of one segment of an object. Guarded by object.mu.
@@ -16,16 +16,16 @@ type segment struct {
 	// disk are the blocks that were written to the SSD file, indexed those of them
 	// that the index says so of, trusted those whose content was checked, or
 	// written, since the start: indexed ⊆ disk, trusted ⊆ disk.
-	disk, indexed, trusted blockSet
+	disk, indexed, trusted content.BlockSet
 
 	// summed are the blocks whose checksums are known: all that arrived since the
 	// start and those that the index knew. crc32 has an entry for every block.
-	summed blockSet
+	summed content.BlockSet
 	crc32  []uint32
 
 	// hashed are the blocks whose CRC-64 is in crc64. When that is all of them, hash
 	// is the CRC-64 of the segment and crc64 is no longer needed.
-	hashed blockSet
+	hashed content.BlockSet
 	crc64  []uint64
 	hash   uint64
 	whole  bool // hash is valid
@@ -33,7 +33,7 @@ type segment struct {
 
 // find returns the index of the first extent that ends beyond block.
 func (s *segment) find(block int) int {
-	return sort.Search(len(s.extents), func(i int) bool { return s.extents[i].span.end > block })
+	return sort.Search(len(s.extents), func(i int) bool { return s.extents[i].span.End > block })
 }
 
 // at returns the extent that covers block, or nil and where the next one begins,
@@ -43,15 +43,15 @@ func (s *segment) at(block, end int) (e *extent, gap int) {
 	if i == len(s.extents) {
 		return nil, end
 	}
-	if e := s.extents[i]; e.span.first <= block {
+	if e := s.extents[i]; e.span.First <= block {
 		return e, 0
 	}
-	return nil, min(end, s.extents[i].span.first)
+	return nil, min(end, s.extents[i].span.First)
 }
 
 // insert adds an extent to the segment.
 func (s *segment) insert(e *extent) {
-	s.extents = slices.Insert(s.extents, s.find(e.span.first), e)
+	s.extents = slices.Insert(s.extents, s.find(e.span.First), e)
 }
 
 // remove takes an extent out of the segment. It is not looked up by its span,
@@ -64,40 +64,40 @@ func (s *segment) remove(e *extent) {
 
 // sum remembers the checksums of a block and tells whether they agree with what
 // was known of it before.
-func (s *segment) sum(g geometry, index, block int, sums blockSums) bool {
-	n := g.blocks(index)
+func (s *segment) sum(g content.Geometry, index, block int, sums content.Sums) bool {
+	n := g.Blocks(index)
 	if s.crc32 == nil {
 		s.crc32 = make([]uint32, n)
 	}
-	if s.summed.has(block) {
-		if s.crc32[block] != sums.crc32 {
+	if s.summed.Has(block) {
+		if s.crc32[block] != sums.CRC32 {
 			return false
 		}
 	} else {
-		s.crc32[block] = sums.crc32
-		s.summed.add(block, block+1)
+		s.crc32[block] = sums.CRC32
+		s.summed.Add(block, block+1)
 	}
-	s.rememberHash(g, index, block, sums.crc64)
+	s.rememberHash(g, index, block, sums.CRC64)
 	return true
 }
 
 // rememberHash notes the CRC-64 of a block.
-func (s *segment) rememberHash(g geometry, index, block int, crc uint64) {
-	if s.whole || s.hashed.has(block) {
+func (s *segment) rememberHash(g content.Geometry, index, block int, crc uint64) {
+	if s.whole || s.hashed.Has(block) {
 		return
 	}
-	n := g.blocks(index)
+	n := g.Blocks(index)
 	if s.crc64 == nil {
 		s.crc64 = make([]uint64, n)
 	}
 	s.crc64[block] = crc
-	s.hashed.add(block, block+1)
-	if !s.hashed.hasAll(0, n) {
+	s.hashed.Add(block, block+1)
+	if !s.hashed.HasAll(0, n) {
 		return
 	}
 	s.hash = s.crc64[0]
 	for b := 1; b < n; b++ {
-		s.hash = crc64Combine(s.hash, s.crc64[b], g.length(span{index, b, b + 1}))
+		s.hash = content.CombineCRC64(s.hash, s.crc64[b], g.Length(content.Span{Segment: index, First: b, End: b + 1}))
 	}
 	s.whole, s.crc64 = true, nil
 }
@@ -105,19 +105,4 @@ func (s *segment) rememberHash(g geometry, index, block int, crc uint64) {
 // forget drops everything but the extents.
 func (s *segment) forget() {
 	*s = segment{extents: s.extents}
-}
-
-// blockSums are the checksums of one block.
-type blockSums struct {
-	crc32 uint32
-	crc64 uint64
-}
-
-// sumBlocks returns the checksums of the blocks of p, which begins with one.
-func sumBlocks(p []byte) []blockSums {
-	sums := make([]blockSums, 0, (len(p)+blockSize-1)/blockSize)
-	for block := range slices.Chunk(p, blockSize) {
-		sums = append(sums, blockSums{crc32: crc32c(block), crc64: oss.CRC64(block)})
-	}
-	return sums
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -13,7 +14,7 @@ import (
 // one that is corrupted, which gives all of them back a second time: their buffer
 // then belongs to two.
 func TestRequestThatBringsNothingLeavesNoExtent(t *testing.T) {
-	for _, size := range []int{1, 200_000, smallObject} {
+	for _, size := range []int{1, 200_000, content.SmallObject} {
 		s := newFakeStore()
 		c := openCache(t, s, Config{})
 		obj := s.put("object", size)
@@ -43,7 +44,7 @@ func TestRequestThatBringsNothingLeavesNoExtent(t *testing.T) {
 					continue
 				}
 				for _, e := range seg.extents {
-					if e.span.len() == 0 || e.holds == 0 {
+					if e.span.Len() == 0 || e.holds == 0 {
 						t.Errorf("%d bytes: extent %+v is left with holds %d", size, e.span, e.holds)
 					}
 				}

@@ -1,6 +1,10 @@
 package cache
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
+)
 
 // sketch estimates how often each identity was used lately: four rows of small
 // counters, of which the least is the estimate, too high at times and never too
@@ -47,9 +51,9 @@ func (s *sketch) grow(objects int) {
 }
 
 // add counts a use of id. All counts are halved after age uses.
-func (s *sketch) add(id identity, age int) {
+func (s *sketch) add(id content.Identity, age int) {
 	for i := range s.rows {
-		if c := &s.rows[i][id.row(i)&s.mask]; *c < sketchMax {
+		if c := &s.rows[i][row(id, i)&s.mask]; *c < sketchMax {
 			*c++
 		}
 	}
@@ -65,15 +69,15 @@ func (s *sketch) add(id identity, age int) {
 }
 
 // estimate returns how often id was used.
-func (s *sketch) estimate(id identity) uint8 {
+func (s *sketch) estimate(id content.Identity) uint8 {
 	least := uint8(sketchMax)
 	for i := range s.rows {
-		least = min(least, s.rows[i][id.row(i)&s.mask])
+		least = min(least, s.rows[i][row(id, i)&s.mask])
 	}
 	return least
 }
 
 // row returns 32 bits of the identity, which is random already, for a row.
-func (id identity) row(i int) uint64 {
+func row(id content.Identity, i int) uint64 {
 	return uint64(id[4*i]) | uint64(id[4*i+1])<<8 | uint64(id[4*i+2])<<16 | uint64(id[4*i+3])<<24
 }

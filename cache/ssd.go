@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
 // ssdTier keeps object versions in sparse files, one each, and remembers in an
@@ -189,9 +191,9 @@ func (t *ssdTier) loadIndex() (clean bool, err error) {
 		return false, err
 	}
 	var found []*resident
-	var bad []identity
-	released := make(map[identity]bool)
-	err = ix.visit(func(id identity, r objectRecord, use useRecord, err error) {
+	var bad []content.Identity
+	released := make(map[content.Identity]bool)
+	err = ix.visit(func(id content.Identity, r objectRecord, use useRecord, err error) {
 		if err != nil {
 			bad = append(bad, id)
 			return
@@ -306,26 +308,26 @@ func (o *object) restore(r objectRecord, segments map[int]*segmentRecord) {
 	}
 	o.mu.checked = r.checked && r.crc64 == o.mu.crc64
 	for i, s := range segments {
-		if i >= o.geometry.segments() {
+		if i >= o.geometry.Segments() {
 			continue
 		}
-		seg, n := o.segment(i), o.geometry.blocks(i)
+		seg, n := o.segment(i), o.geometry.Blocks(i)
 		if seg.crc32 == nil {
 			seg.crc32 = make([]uint32, n)
 		}
 		seg.indexed = s.blocks
 		for b := range n {
 			switch {
-			case !s.blocks.has(b):
-			case !seg.summed.has(b):
+			case !s.blocks.Has(b):
+			case !seg.summed.Has(b):
 				seg.crc32[b] = s.crc32[b]
-				seg.summed.add(b, b+1)
-				seg.disk.add(b, b+1)
+				seg.summed.Add(b, b+1)
+				seg.disk.Add(b, b+1)
 			case seg.crc32[b] == s.crc32[b]:
-				seg.disk.add(b, b+1)
+				seg.disk.Add(b, b+1)
 			}
 		}
-		d.blocks += int64(seg.disk.count())
+		d.blocks += int64(seg.disk.Count())
 	}
 	o.recallChecked()
 }
@@ -343,7 +345,7 @@ func (t *ssdTier) indexFailed(err error) {
 // wholeFile returns the file of o, with a reference, if every block of it is there
 // and was checked.
 func (t *ssdTier) wholeFile(o *object) *diskFile {
-	if t == nil || o.geometry.size == 0 {
+	if t == nil || o.geometry.Size == 0 {
 		return nil
 	}
 	t.load(o)
@@ -413,7 +415,7 @@ func (t *ssdTier) probe() error {
 	if err != nil {
 		return err
 	}
-	want := make([]byte, blockSize)
+	want := make([]byte, content.BlockSize)
 	for i := range want {
 		want[i] = byte(i * 7)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -36,13 +37,13 @@ func warm(t *testing.T, s *fakeStore, dir string, objects ...oss.Object) {
 }
 
 func objectFile(dir string, obj oss.Object) string {
-	return filepath.Join(dir, identify("", obj).fileName())
+	return filepath.Join(dir, fileName(content.Identify("", obj)))
 }
 
 func TestWholeObjectsNeedNoRequestAfterARestart(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	var objects []oss.Object
-	for i, size := range []int{1, 115_000, smallObject, 3 << 20, 20<<20 + 77} {
+	for i, size := range []int{1, 115_000, content.SmallObject, 3 << 20, 20<<20 + 77} {
 		objects = append(objects, s.put(fmt.Sprint("object", i), size))
 	}
 	warm(t, s, dir, objects...)
@@ -599,7 +600,7 @@ func TestWhatWasRefusedIsOfferedAgain(t *testing.T) {
 	if r := c.Residency(obj); r.SSD != 0 || r.Memory == 0 {
 		t.Fatalf("offered without a pause: %+v", r)
 	}
-	o := c.objects.find(identify(c.bucket, obj))
+	o := c.objects.find(content.Identify(c.bucket, obj))
 	defer o.release()
 	o.mu.Lock()
 	for _, e := range o.segment(0).extents {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -90,7 +91,7 @@ func TestColdStreamIsAsFastAsABareClient(t *testing.T) {
 				s.link, s.step = newFakeLink(), 64<<10
 				best := time.Hour
 				for _, p := range []int{16, 64} {
-					best = min(best, bareClient(s, s.object("bare", segments), p, int64(segments)*segmentSize/int64(p)))
+					best = min(best, bareClient(s, s.object("bare", segments), p, int64(segments)*content.SegmentSize/int64(p)))
 				}
 				s.requests.Store(0)
 				cache, err := Open(Config{Memory: c.memory}, s, s, nil, nil)
@@ -198,7 +199,7 @@ func streamed(t *testing.T, read func(h *Handle, view func(off int64, n int))) (
 }
 
 func TestReadaheadKnowsAStreamFromRandomReads(t *testing.T) {
-	const size = 64 * segmentSize
+	const size = 64 * content.SegmentSize
 	for name, c := range map[string]struct {
 		read        func(h *Handle, view func(off int64, n int))
 		least, most int64 // bytes fetched ahead
@@ -225,8 +226,8 @@ func TestReadaheadKnowsAStreamFromRandomReads(t *testing.T) {
 			}
 		}, 0, 0},
 		"every eighth MiB": {func(_ *Handle, view func(int64, int)) {
-			for i := range int64(size / segmentSize) {
-				view(i*segmentSize, 1<<20)
+			for i := range int64(size / content.SegmentSize) {
+				view(i*content.SegmentSize, 1<<20)
 			}
 		}, 0, 0},
 		"in order": {func(_ *Handle, view func(int64, int)) {
@@ -246,7 +247,7 @@ func TestReadaheadKnowsAStreamFromRandomReads(t *testing.T) {
 		}, 50 << 20, 300 << 20},
 		"backwards": {func(_ *Handle, view func(int64, int)) {
 			for i := int64(40); i > 20; i-- {
-				view(i*segmentSize, 128<<10)
+				view(i*content.SegmentSize, 128<<10)
 			}
 		}, 0, 0},
 		"one record in the middle": {func(_ *Handle, view func(int64, int)) {
@@ -269,7 +270,7 @@ func TestEveryStreamOfAnObjectIsReadAhead(t *testing.T) {
 	stats := streamed(t, func(_ *Handle, view func(int64, int)) {
 		for step := range int64(40) {
 			for i := range int64(streams) {
-				view(i*8*segmentSize+step*128<<10, 128<<10)
+				view(i*8*content.SegmentSize+step*128<<10, 128<<10)
 			}
 		}
 	})

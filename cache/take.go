@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -54,7 +55,7 @@ func (h *Handle) copyTo(ctx context.Context, dst string) (err error) {
 			err = errors.Join(err, os.Remove(dst))
 		}
 	}()
-	size := h.object.geometry.size
+	size := h.object.geometry.Size
 	for off := int64(0); off < size; {
 		v, err := h.View(ctx, off, int(min(copyBytes, size-off)))
 		if err != nil {
@@ -78,7 +79,7 @@ func (h *Handle) copyTo(ctx context.Context, dst string) (err error) {
 // give renames the file of o to dst. It returns false where that cannot be: a copy
 // will do then.
 func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, err error) {
-	if t == nil || o.geometry.size == 0 || !t.sameFileSystem(dst) {
+	if t == nil || o.geometry.Size == 0 || !t.sameFileSystem(dst) {
 		return false, nil
 	}
 	t.load(o)
@@ -115,15 +116,15 @@ func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, 
 	}()
 	t.checked.remove(o.id)
 	t.indexing.Lock()
-	err = t.index.remove([]identity{o.id})
+	err = t.index.remove([]content.Identity{o.id})
 	t.indexing.Unlock()
 	if err != nil {
 		// A record without a file is noticed when it is read.
 		t.indexFailed(err)
 	}
-	if err := t.fs.moveOut(o.id.fileName(), dst); err != nil {
+	if err := t.fs.moveOut(fileName(o.id), dst); err != nil {
 		t.health.writeFailed(err)
-		return false, errors.Join(err, t.fs.remove(o.id.fileName()))
+		return false, errors.Join(err, t.fs.remove(fileName(o.id)))
 	}
 	t.metrics.given.Add(1)
 	return true, nil
@@ -145,7 +146,7 @@ func (t *ssdTier) checkAll(ctx context.Context, o *object) bool {
 		if !whole || checked {
 			return whole
 		}
-		t.verifyObject(ctx, o, make([]byte, smallObject))
+		t.verifyObject(ctx, o, make([]byte, content.SmallObject))
 	}
 	return false
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -111,7 +112,7 @@ func TestTakeCopiesOrFetchesWhatIsNotThere(t *testing.T) {
 				cfg.Dir = t.TempDir()
 			}
 			c := openCache(t, s, cfg)
-			for i, size := range []int{0, 1, 4096, smallObject, smallObject + 1, 9<<20 + 5} {
+			for i, size := range []int{0, 1, 4096, content.SmallObject, content.SmallObject + 1, 9<<20 + 5} {
 				obj := s.put(fmt.Sprint("object", i), size)
 				dst := filepath.Join(t.TempDir(), "staged")
 				if err := c.Take(t.Context(), obj, dst); err != nil {
@@ -180,7 +181,7 @@ func TestAdoptedFilesAreReadWithoutARequest(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	c := openCache(t, s, Config{Dir: dir})
 	var objects []oss.Object
-	for i, size := range []int{1, 4096, 115_000, smallObject, 3 << 20, 20<<20 + 77} {
+	for i, size := range []int{1, 4096, 115_000, content.SmallObject, 3 << 20, 20<<20 + 77} {
 		obj := s.put(fmt.Sprint("object", i), size)
 		objects = append(objects, obj)
 		path := stage(t, s, obj)

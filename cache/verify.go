@@ -1,6 +1,10 @@
 package cache
 
-import "context"
+import (
+	"context"
+
+	"github.com/pailfs/pailfs/cache/internal/content"
+)
 
 // startVerify has all blocks of a whole object checked soon, so that its file can
 // be handed out. o.mu must be held.
@@ -18,7 +22,7 @@ func (t *ssdTier) startVerify(o *object) {
 
 // runVerifier checks one object after the other.
 func (t *ssdTier) runVerifier(ctx context.Context) {
-	buf := make([]byte, smallObject)
+	buf := make([]byte, content.SmallObject)
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,11 +38,11 @@ func (t *ssdTier) runVerifier(ctx context.Context) {
 // meanwhile: who opened it once may do so again. It stops at the first that is not
 // good: the object is not whole then.
 func (t *ssdTier) verifyObject(ctx context.Context, o *object, buf []byte) {
-	for off := int64(0); off < o.geometry.size; off += int64(len(buf)) {
+	for off := int64(0); off < o.geometry.Size; off += int64(len(buf)) {
 		o.mu.Lock()
 		still := o.wholeOnDisk()
 		o.mu.Unlock()
-		n := min(int64(len(buf)), o.geometry.size-off)
+		n := min(int64(len(buf)), o.geometry.Size-off)
 		if !still || t.read(ctx, o, buf[:n], off) != nil {
 			return
 		}
