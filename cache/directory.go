@@ -21,7 +21,6 @@ import (
 const (
 	formatName  = "format"
 	lockName    = "lock"
-	indexName   = "index.db"
 	objectsName = "objects"
 	probeName   = "probe"
 

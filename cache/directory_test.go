@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/index"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -55,7 +56,7 @@ func TestRemainsOfARemovedCacheAreTakenOver(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	obj := s.put("a", 70_000)
 	warm(t, s, dir, obj)
-	for _, name := range []string{formatName, indexName, lockName} {
+	for _, name := range []string{formatName, index.Name, lockName} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func TestDiskFullOfFilesThatNobodyKnowsIsSwept(t *testing.T) {
 		objects = append(objects, s.put(key, 3<<20))
 	}
 	warm(t, s, dir, objects...)
-	if err := os.Remove(filepath.Join(dir, indexName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, index.Name)); err != nil {
 		t.Fatal(err)
 	}
 	left := func() (n int64) {

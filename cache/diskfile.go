@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/index"
 )
 
 // diskFile is an open object file, shared by those who use it. It is closed with
@@ -66,7 +67,7 @@ type diskState struct {
 	// dirty says that the object is in ssdTier.dirty, and indexed is what the index
 	// has.
 	dirty   bool
-	indexed objectRecord
+	indexed index.Object
 	// verifying says that all blocks are being checked, complained that damage was
 	// logged.
 	verifying, complained bool

@@ -229,7 +229,7 @@ func (t *ssdTier) removeFiles(leaving []*resident) {
 		t.checked.remove(e.id)
 	}
 	t.indexing.Lock()
-	err := t.index.remove(ids)
+	err := t.index.Remove(ids)
 	t.indexing.Unlock()
 	if err != nil {
 		// The space is needed all the same. A record without a file is noticed when it

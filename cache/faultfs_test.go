@@ -236,7 +236,7 @@ func (c *Cache) crash(t testing.TB) {
 	tier.dropVerify()
 	tier.releaseDirty()
 	c.memory.close()
-	for _, err := range []error{tier.index.close(), tier.fs.close(), tier.directory.close()} {
+	for _, err := range []error{tier.index.Close(), tier.fs.close(), tier.directory.close()} {
 		if err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/index"
 )
 
 const (
@@ -53,7 +54,7 @@ func (t *ssdTier) runIndexer(ctx context.Context) {
 			t.storeNotes()
 			if time.Since(uses) >= usesEvery {
 				uses = time.Now()
-				if err := t.index.storeUses(t.residents.takeUses()); err != nil {
+				if err := t.index.StoreUses(t.residents.takeUses()); err != nil {
 					t.indexFailed(err)
 				}
 			}
@@ -65,7 +66,7 @@ func (t *ssdTier) runIndexer(ctx context.Context) {
 // pendingUpdate is what is to be stored of one object.
 type pendingUpdate struct {
 	object *object
-	update indexUpdate
+	update index.Update
 	epoch  int
 }
 
@@ -118,40 +119,40 @@ func (t *ssdTier) commit() error {
 func (t *ssdTier) store(pending []pendingUpdate) error {
 	t.indexing.Lock()
 	defer t.indexing.Unlock()
-	updates := make([]indexUpdate, 0, len(pending))
+	updates := make([]index.Update, 0, len(pending))
 	for _, p := range pending {
 		if p.object.current(p) {
-			p.update.use = t.residents.use(p.update.id)
+			p.update.Use = t.residents.use(p.update.ID)
 			updates = append(updates, p.update)
 		}
 	}
-	return t.index.store(updates)
+	return t.index.Store(updates)
 }
 
 // pendingUpdate returns what the index does not know yet.
 func (o *object) pendingUpdate() pendingUpdate {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := pendingUpdate{object: o, epoch: o.mu.disk.epoch, update: indexUpdate{
-		id:       o.id,
-		segments: make(map[int]*segmentRecord),
+	p := pendingUpdate{object: o, epoch: o.mu.disk.epoch, update: index.Update{
+		ID:       o.id,
+		Segments: make(map[int]*index.Segment),
 	}}
-	r := objectRecord{
-		key: o.oss.Key, etag: o.oss.ETag, size: o.oss.Size,
-		crc64: o.mu.crc64, hasCRC64: o.mu.hasCRC64, checked: o.mu.checked,
+	r := index.Object{
+		Key: o.oss.Key, ETag: o.oss.ETag, Size: o.oss.Size,
+		CRC64: o.mu.crc64, HasCRC64: o.mu.hasCRC64, Checked: o.mu.checked,
 	}
 	for i, seg := range o.mu.segments {
 		if seg == nil {
 			continue
 		}
 		if seg.disk != seg.indexed {
-			s := &segmentRecord{blocks: seg.disk}
-			copy(s.crc32[:], seg.crc32)
-			p.update.segments[i] = s
+			s := &index.Segment{Blocks: seg.disk}
+			copy(s.CRC32[:], seg.crc32)
+			p.update.Segments[i] = s
 		}
 	}
-	r.stored = o.diskBytes()
-	p.update.record = r
+	r.Stored = o.diskBytes()
+	p.update.Record = r
 	return p
 }
 
@@ -218,10 +219,10 @@ func (o *object) current(p pendingUpdate) bool {
 func (o *object) stored(p pendingUpdate) {
 	o.mu.Lock()
 	if o.mu.disk.epoch == p.epoch {
-		for i, s := range p.update.segments {
-			o.segment(i).indexed = s.blocks
+		for i, s := range p.update.Segments {
+			o.segment(i).indexed = s.Blocks
 		}
-		o.mu.disk.indexed = p.update.record
+		o.mu.disk.indexed = p.update.Record
 		o.mu.disk.moved = false
 	}
 	o.unmark()
@@ -233,10 +234,10 @@ func (o *object) stored(p pendingUpdate) {
 func (o *object) unsynced(p pendingUpdate) {
 	o.mu.Lock()
 	if o.mu.disk.epoch == p.epoch {
-		for i, s := range p.update.segments {
+		for i, s := range p.update.Segments {
 			seg := o.segment(i)
 			for block, n := 0, o.geometry.Blocks(i); block < n; block++ {
-				if s.blocks.Has(block) && !seg.indexed.Has(block) {
+				if s.Blocks.Has(block) && !seg.indexed.Has(block) {
 					o.lose(content.Span{Segment: i, First: block, End: block + 1})
 				}
 			}
@@ -255,7 +256,7 @@ func (o *object) unmark() {
 	if d.blocked || !d.loaded || !d.exists {
 		return
 	}
-	again := o.mu.checked != d.indexed.checked || o.mu.hasCRC64 != d.indexed.hasCRC64
+	again := o.mu.checked != d.indexed.Checked || o.mu.hasCRC64 != d.indexed.HasCRC64
 	for _, seg := range o.mu.segments {
 		again = again || seg != nil && seg.disk != seg.indexed
 	}

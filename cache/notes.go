@@ -2,10 +2,7 @@ package cache
 
 import (
 	"bytes"
-	"encoding/binary"
 	"sync"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
@@ -37,7 +34,7 @@ func (c *Cache) Note(obj oss.Object) (note []byte, ok bool) {
 	if note, ok = c.notes.get(id); ok || c.ssd == nil || !c.ssd.health.readable() {
 		return note, ok
 	}
-	note, old, err := c.ssd.index.note(id)
+	note, old, err := c.ssd.index.Note(id)
 	if err != nil {
 		c.ssd.indexFailed(err)
 		return nil, false
@@ -113,68 +110,7 @@ func (t *ssdTier) storeNotes() {
 	if len(pending) == 0 {
 		return
 	}
-	if err := t.index.storeNotes(pending, notesInIndex); err != nil {
+	if err := t.index.StoreNotes(pending, notesInIndex); err != nil {
 		t.indexFailed(err)
 	}
-}
-
-// notesKey is the key in the meta bucket that says which generation of notes is the
-// young one and how many it has.
-var notesKey = []byte("notes")
-
-// note returns a note, or nil. old says that it is of the generation before. A
-// damaged one is not there.
-func (ix *index) note(id content.Identity) (note []byte, old bool, err error) {
-	err = ix.guard(func() error {
-		return ix.db.View(func(tx *bbolt.Tx) error {
-			young, _ := notesState(tx)
-			for i, at := range []int{young, 1 - young} {
-				body, err := checkSeal(tx.Bucket(notesBuckets[at]).Get(id[:]), id[:])
-				if err == nil {
-					note, old = bytes.Clone(body[1:]), i > 0
-					return nil
-				}
-			}
-			return nil
-		})
-	})
-	return note, old, err
-}
-
-// notesState returns which bucket is the young one and how many notes it has.
-func notesState(tx *bbolt.Tx) (young int, count uint32) {
-	v := tx.Bucket(metaBucket).Get(notesKey)
-	if len(v) != 5 || v[0] > 1 {
-		return 0, 0
-	}
-	return int(v[0]), binary.LittleEndian.Uint32(v[1:])
-}
-
-// storeNotes stores notes. When a generation has most of them, the one before goes.
-func (ix *index) storeNotes(pending map[content.Identity][]byte, most uint32) error {
-	return ix.guard(func() error {
-		return ix.db.Update(func(tx *bbolt.Tx) error {
-			young, count := notesState(tx)
-			for id, note := range pending {
-				if count >= most {
-					young, count = 1-young, 0
-					if err := tx.DeleteBucket(notesBuckets[young]); err != nil {
-						return err
-					}
-					if _, err := tx.CreateBucket(notesBuckets[young]); err != nil {
-						return err
-					}
-				}
-				b := tx.Bucket(notesBuckets[young])
-				if b.Get(id[:]) == nil {
-					count++
-				}
-				if err := b.Put(id[:], appendSeal(append([]byte{recordVersion}, note...), 0, id[:])); err != nil {
-					return err
-				}
-			}
-			state := binary.LittleEndian.AppendUint32([]byte{byte(young)}, count)
-			return tx.Bucket(metaBucket).Put(notesKey, state)
-		})
-	})
 }

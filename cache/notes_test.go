@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -46,33 +45,5 @@ func TestNotesInMemoryAreBounded(t *testing.T) {
 	}
 	if _, ok := c.Note(noted(1)); ok {
 		t.Error("a note that nobody used is still there")
-	}
-}
-
-func TestNotesInTheIndexAreBounded(t *testing.T) {
-	ix, _, err := openIndex(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := ix.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	const most = 10
-	for i := range 35 {
-		if err := ix.storeNotes(map[content.Identity][]byte{content.Identify("", noted(i)): []byte(fmt.Sprint(i))}, most); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 35 {
-		note, old, err := ix.note(content.Identify("", noted(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The first three generations were full.
-		if kept := i >= 20; kept != (note != nil) || kept && (string(note) != fmt.Sprint(i) || old != (i < 30)) {
-			t.Errorf("note %d is %q, old %t", i, note, old)
-		}
 	}
 }

@@ -516,10 +516,10 @@ func (r *residents) state(id content.Identity) presence {
 }
 
 // takeUses returns what the index does not know yet of the use of objects.
-func (r *residents) takeUses() map[content.Identity]useRecord {
+func (r *residents) takeUses() map[content.Identity]content.Use {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	uses := make(map[content.Identity]useRecord, len(r.mu.uses))
+	uses := make(map[content.Identity]content.Use, len(r.mu.uses))
 	for id, e := range r.mu.uses {
 		uses[id] = r.useLocked(e)
 	}
@@ -528,18 +528,18 @@ func (r *residents) takeUses() map[content.Identity]useRecord {
 }
 
 // use returns what is to be stored of the use of an object.
-func (r *residents) use(id content.Identity) useRecord {
+func (r *residents) use(id content.Identity) content.Use {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.uses, id)
 	if e := r.mu.table[id]; e != nil {
 		return r.useLocked(e)
 	}
-	return useRecord{}
+	return content.Use{}
 }
 
-func (r *residents) useLocked(e *resident) useRecord {
-	return useRecord{used: e.used, released: e.list == &r.mu.released}
+func (r *residents) useLocked(e *resident) content.Use {
+	return content.Use{Last: e.used, Released: e.list == &r.mu.released}
 }
 
 // usage returns the number of objects and of bytes, and the limit.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/index"
 )
 
 // ssdTier keeps object versions in sparse files, one each, and remembers in an
@@ -30,7 +31,7 @@ type ssdTier struct {
 	dir       string
 	directory *directory
 	fs        fileSystem
-	index     *index
+	index     *index.Index
 	residents *residents
 	checked   checkedFiles
 	health    *health
@@ -115,7 +116,7 @@ func (t *ssdTier) start() error {
 		err = t.checkRoom()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("open cache directory %q: %w", t.dir, err), t.index.close())
+		return errors.Join(fmt.Errorf("open cache directory %q: %w", t.dir, err), t.index.Close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	t.stop = stop
@@ -173,12 +174,12 @@ const minSSD = 4 << 20
 // what there is. clean says that the files are just those.
 func (t *ssdTier) openIndex() (clean bool, err error) {
 	clean, err = t.loadIndex()
-	if err == nil || !damaged(err) {
+	if err == nil || !index.Damaged(err) {
 		return clean, err
 	}
 	t.log.Warn("cache index is damaged, the cache begins empty", "dir", t.dir, "error", err)
 	t.metrics.damaged.Add(1)
-	if err := os.Remove(filepath.Join(t.dir, indexName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(t.dir, index.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	t.residents = newResidents(t.crowded)
@@ -186,20 +187,20 @@ func (t *ssdTier) openIndex() (clean bool, err error) {
 }
 
 func (t *ssdTier) loadIndex() (clean bool, err error) {
-	ix, clean, err := openIndex(t.dir)
+	ix, clean, err := index.Open(t.dir)
 	if err != nil {
 		return false, err
 	}
 	var found []*resident
 	var bad []content.Identity
 	released := make(map[content.Identity]bool)
-	err = ix.visit(func(id content.Identity, r objectRecord, use useRecord, err error) {
+	err = ix.Visit(func(id content.Identity, r index.Object, use content.Use, err error) {
 		if err != nil {
 			bad = append(bad, id)
 			return
 		}
-		found = append(found, &resident{id: id, size: r.stored + residentOverhead, used: use.used})
-		if use.released {
+		found = append(found, &resident{id: id, size: r.Stored + residentOverhead, used: use.Last})
+		if use.Released {
 			released[id] = true
 		}
 	})
@@ -207,10 +208,10 @@ func (t *ssdTier) loadIndex() (clean bool, err error) {
 		t.log.Warn("cache index has damaged records", "dir", t.dir, "count", len(bad))
 		t.metrics.damaged.Add(int64(len(bad)))
 		clean = false
-		err = ix.remove(bad)
+		err = ix.Remove(bad)
 	}
 	if err != nil {
-		_ = ix.close()
+		_ = ix.Close()
 		return false, err
 	}
 	t.residents.restore(found, released)
@@ -232,16 +233,16 @@ func (t *ssdTier) drain() error {
 	err := t.commit()
 	t.storeNotes()
 	if err == nil {
-		err = t.index.storeUses(t.residents.takeUses())
+		err = t.index.StoreUses(t.residents.takeUses())
 	}
 	if err == nil && len(t.dirty.set) == 0 {
-		err = t.index.setClean()
+		err = t.index.SetClean()
 	}
 	t.releaseDirty()
 	if err != nil {
 		err = fmt.Errorf("store cache index in %q: %w", t.dir, err)
 	}
-	return errors.Join(err, t.index.close(), t.fs.close(), t.directory.close())
+	return errors.Join(err, t.index.Close(), t.fs.close(), t.directory.close())
 }
 
 // accepts tells whether the blocks of o that have come may be submitted, and
@@ -270,15 +271,15 @@ func (t *ssdTier) load(o *object) {
 	o.mu.Lock()
 	epoch := o.mu.disk.epoch
 	o.mu.Unlock()
-	var record *objectRecord
-	var segments map[int]*segmentRecord
+	var record *index.Object
+	var segments map[int]*index.Segment
 	if state == present {
 		var err error
-		record, segments, err = t.index.load(o.id)
-		if err == nil && record != nil && !record.describes(o.oss) {
-			err = errRecord
+		record, segments, err = t.index.Load(o.id)
+		if err == nil && record != nil && !record.Describes(o.oss) {
+			err = index.ErrRecord
 		}
-		if errors.Is(err, errRecord) {
+		if errors.Is(err, index.ErrRecord) {
 			t.metrics.damaged.Add(1)
 			t.discard(o)
 			return
@@ -300,13 +301,13 @@ func (t *ssdTier) load(o *object) {
 }
 
 // restore takes over what the index says. o.mu must be held.
-func (o *object) restore(r objectRecord, segments map[int]*segmentRecord) {
+func (o *object) restore(r index.Object, segments map[int]*index.Segment) {
 	d := &o.mu.disk
 	d.exists, d.indexed = true, r
 	if !o.mu.hasCRC64 {
-		o.mu.hasCRC64, o.mu.crc64 = r.hasCRC64, r.crc64
+		o.mu.hasCRC64, o.mu.crc64 = r.HasCRC64, r.CRC64
 	}
-	o.mu.checked = r.checked && r.crc64 == o.mu.crc64
+	o.mu.checked = r.Checked && r.CRC64 == o.mu.crc64
 	for i, s := range segments {
 		if i >= o.geometry.Segments() {
 			continue
@@ -315,15 +316,15 @@ func (o *object) restore(r objectRecord, segments map[int]*segmentRecord) {
 		if seg.crc32 == nil {
 			seg.crc32 = make([]uint32, n)
 		}
-		seg.indexed = s.blocks
+		seg.indexed = s.Blocks
 		for b := range n {
 			switch {
-			case !s.blocks.Has(b):
+			case !s.Blocks.Has(b):
 			case !seg.summed.Has(b):
-				seg.crc32[b] = s.crc32[b]
+				seg.crc32[b] = s.CRC32[b]
 				seg.summed.Add(b, b+1)
 				seg.disk.Add(b, b+1)
-			case seg.crc32[b] == s.crc32[b]:
+			case seg.crc32[b] == s.CRC32[b]:
 				seg.disk.Add(b, b+1)
 			}
 		}
@@ -334,7 +335,7 @@ func (o *object) restore(r objectRecord, segments map[int]*segmentRecord) {
 
 // indexFailed notes that the index could not be read or written.
 func (t *ssdTier) indexFailed(err error) {
-	if errors.Is(err, errIndex) {
+	if errors.Is(err, index.ErrUnusable) {
 		t.metrics.damaged.Add(1)
 		t.health.indexFailed(err)
 		return

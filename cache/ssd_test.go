@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/index"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -159,22 +160,22 @@ func TestDamagedFilesAreNoticedAndFetchedAgain(t *testing.T) {
 			}
 		},
 		"the index removed": func(t *testing.T, dir string, _, _ oss.Object) {
-			if err := os.Remove(filepath.Join(dir, indexName)); err != nil {
+			if err := os.Remove(filepath.Join(dir, index.Name)); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"the index overwritten": func(t *testing.T, dir string, _, _ oss.Object) {
-			if err := os.WriteFile(filepath.Join(dir, indexName), randomBytes(9, 100_000), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, index.Name), randomBytes(9, 100_000), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"the index truncated": func(t *testing.T, dir string, _, _ oss.Object) {
-			if err := os.Truncate(filepath.Join(dir, indexName), 9000); err != nil {
+			if err := os.Truncate(filepath.Join(dir, index.Name), 9000); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"the index emptied": func(t *testing.T, dir string, _, _ oss.Object) {
-			if err := os.Truncate(filepath.Join(dir, indexName), 0); err != nil {
+			if err := os.Truncate(filepath.Join(dir, index.Name), 0); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -495,7 +496,7 @@ func TestFilesThatACrashLeftAreRemoved(t *testing.T) {
 		<-closing
 		tier.indexing.Unlock()
 	}(c.ssd, c.ctx.Done())
-	c.ssd.health.indexFailed(errIndex) // nor does it when the cache ends
+	c.ssd.health.indexFailed(index.ErrUnusable) // nor does it when the cache ends
 	c.crash(t)
 	if _, err := os.Stat(objectFile(dir, unknown)); err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, 
 	}()
 	t.checked.remove(o.id)
 	t.indexing.Lock()
-	err = t.index.remove([]content.Identity{o.id})
+	err = t.index.Remove([]content.Identity{o.id})
 	t.indexing.Unlock()
 	if err != nil {
 		// A record without a file is noticed when it is read.

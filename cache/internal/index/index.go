@@ -1,4 +1,4 @@
-package cache
+package index
 
 import (
 	"bytes"
@@ -18,6 +18,9 @@ import (
 	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
+// Name is the name of the index in its directory.
+const Name = "index.db"
+
 // The buckets of the index.
 var (
 	objectsBucket  = []byte("objects")
@@ -31,28 +34,28 @@ var (
 	cleanKey = []byte("clean")
 )
 
-// errIndex means that the index is damaged or cannot be used.
-var errIndex = errors.New("cache index is unusable")
+// ErrUnusable means that the index is damaged or cannot be used.
+var ErrUnusable = errors.New("cache index is unusable")
 
-// index remembers on disk what the object files hold. What it says is durable,
+// Index remembers on disk what the object files hold. What it says is durable,
 // and so is what it says it of: records are stored after the blocks were synced,
 // and removed before the file is.
 //
 // bbolt maps its file and trusts it: damage shows as a panic, or as a fault when
-// the file is shorter than it says. Both become errIndex here. Worse is a page that
+// the file is shorter than it says. Both become ErrUnusable here. Worse is a page that
 // leads back to itself, so the pages are checked before. What bbolt left
 // locked stays so; after the first such error the index is dead and its file
 // removed, for the next start would meet the same.
-type index struct {
+type Index struct {
 	db   *bbolt.DB
 	path string
 	dead atomic.Bool
 }
 
-// openIndex opens the index in dir, made if it is missing. clean says that it was
+// Open opens the index in dir, made if it is missing. clean says that it was
 // closed after the last change, so that it knows of every file.
-func openIndex(dir string) (ix *index, clean bool, err error) {
-	ix = &index{path: filepath.Join(dir, indexName)}
+func Open(dir string) (ix *Index, clean bool, err error) {
+	ix = &Index{path: filepath.Join(dir, Name)}
 	if err := checkIndexPages(ix.path); err != nil {
 		return nil, false, err
 	}
@@ -71,7 +74,7 @@ func openIndex(dir string) (ix *index, clean bool, err error) {
 			if !errors.As(err, &errno) && !errors.Is(err, bolterrors.ErrTimeout) {
 				// The system had no part in it, so it is the content: a file that is too
 				// short has an error of no kind.
-				err = fmt.Errorf("%w: %w", errIndex, err)
+				err = fmt.Errorf("%w: %w", ErrUnusable, err)
 			}
 			return err
 		}
@@ -89,16 +92,16 @@ func openIndex(dir string) (ix *index, clean bool, err error) {
 	})
 	if err != nil {
 		if ix.db != nil {
-			_ = ix.close()
+			_ = ix.Close()
 		}
 		return nil, false, err
 	}
 	return ix, clean, nil
 }
 
-// setClean notes that the index knows of every file. Nothing may be stored after
+// SetClean notes that the index knows of every file. Nothing may be stored after
 // it.
-func (ix *index) setClean() error {
+func (ix *Index) SetClean() error {
 	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			return tx.Bucket(metaBucket).Put(cleanKey, []byte{recordVersion})
@@ -106,23 +109,23 @@ func (ix *index) setClean() error {
 	})
 }
 
-// damaged tells whether an error of openIndex says that the file is not an index,
+// Damaged tells whether an error of Open says that the file is not an index,
 // rather than that the disk does not work.
-func damaged(err error) bool {
-	return errors.Is(err, errIndex) || errors.Is(err, bolterrors.ErrInvalid) ||
+func Damaged(err error) bool {
+	return errors.Is(err, ErrUnusable) || errors.Is(err, bolterrors.ErrInvalid) ||
 		errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) ||
 		errors.Is(err, bolterrors.ErrIncompatibleValue)
 }
 
 // guard runs f, which uses bbolt, and returns its panics as errors.
-func (ix *index) guard(f func() error) (err error) {
+func (ix *Index) guard(f func() error) (err error) {
 	if ix.dead.Load() {
-		return errIndex
+		return ErrUnusable
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errIndex, p)
+			err = fmt.Errorf("%w: %v", ErrUnusable, p)
 			if !ix.dead.Swap(true) {
 				_ = os.Remove(ix.path)
 			}
@@ -131,15 +134,15 @@ func (ix *index) guard(f func() error) (err error) {
 	return f()
 }
 
-// visit calls f with every object, its last use, and what is wrong with its
+// Visit calls f with every object, its last use, and what is wrong with its
 // record.
-func (ix *index) visit(f func(id content.Identity, r objectRecord, use useRecord, err error)) error {
+func (ix *Index) Visit(f func(id content.Identity, r Object, use content.Use, err error)) error {
 	return ix.guard(func() error {
 		return ix.db.View(func(tx *bbolt.Tx) error {
 			uses := tx.Bucket(usesBucket)
 			return tx.Bucket(objectsBucket).ForEach(func(k, v []byte) error {
 				if len(k) != len(content.Identity{}) {
-					return fmt.Errorf("%w: key of %d bytes", errIndex, len(k))
+					return fmt.Errorf("%w: key of %d bytes", ErrUnusable, len(k))
 				}
 				id := content.Identity(k)
 				r, err := parseObjectRecord(id, v)
@@ -152,9 +155,9 @@ func (ix *index) visit(f func(id content.Identity, r objectRecord, use useRecord
 	})
 }
 
-// load returns what is stored of an object: nil if nothing is. A damaged segment
+// Load returns what is stored of an object: nil if nothing is. A damaged segment
 // is left out.
-func (ix *index) load(id content.Identity) (r *objectRecord, segments map[int]*segmentRecord, err error) {
+func (ix *Index) Load(id content.Identity) (r *Object, segments map[int]*Segment, err error) {
 	err = ix.guard(func() error {
 		return ix.db.View(func(tx *bbolt.Tx) error {
 			v := tx.Bucket(objectsBucket).Get(id[:])
@@ -165,7 +168,7 @@ func (ix *index) load(id content.Identity) (r *objectRecord, segments map[int]*s
 			if err != nil {
 				return err
 			}
-			r, segments = &parsed, make(map[int]*segmentRecord)
+			r, segments = &parsed, make(map[int]*Segment)
 			return eachSegment(tx, id, func(k, v []byte, segment int) error {
 				if s, err := parseSegmentRecord(k, v); err == nil {
 					segments[segment] = s
@@ -190,30 +193,30 @@ func eachSegment(tx *bbolt.Tx, id content.Identity, f func(k, v []byte, segment 
 	return nil
 }
 
-// indexUpdate is what changes about one object.
-type indexUpdate struct {
-	id     content.Identity
-	record objectRecord
-	use    useRecord
-	// segments are those that changed; one without blocks is removed.
-	segments map[int]*segmentRecord
+// Update is what changes about one object.
+type Update struct {
+	ID     content.Identity
+	Record Object
+	Use    content.Use
+	// Segments are those that changed; one without blocks is removed.
+	Segments map[int]*Segment
 }
 
-// store makes the updates durable, all of them or none.
-func (ix *index) store(updates []indexUpdate) error {
+// Store makes the updates durable, all of them or none.
+func (ix *Index) Store(updates []Update) error {
 	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			objects, segments, uses := tx.Bucket(objectsBucket), tx.Bucket(segmentsBucket), tx.Bucket(usesBucket)
 			for _, u := range updates {
-				if err := objects.Put(u.id[:], appendObjectRecord(nil, u.id, u.record)); err != nil {
+				if err := objects.Put(u.ID[:], appendObjectRecord(nil, u.ID, u.Record)); err != nil {
 					return err
 				}
-				if err := uses.Put(u.id[:], appendUseRecord(nil, u.id, u.use)); err != nil {
+				if err := uses.Put(u.ID[:], appendUseRecord(nil, u.ID, u.Use)); err != nil {
 					return err
 				}
-				for i, s := range u.segments {
-					key := segmentKey(u.id, i)
-					if s.blocks == (content.BlockSet{}) {
+				for i, s := range u.Segments {
+					key := segmentKey(u.ID, i)
+					if s.Blocks == (content.BlockSet{}) {
 						if err := segments.Delete(key); err != nil {
 							return err
 						}
@@ -229,8 +232,8 @@ func (ix *index) store(updates []indexUpdate) error {
 	})
 }
 
-// storeUses notes when objects were used, those of them that the index knows.
-func (ix *index) storeUses(used map[content.Identity]useRecord) error {
+// StoreUses notes when objects were used, those of them that the index knows.
+func (ix *Index) StoreUses(used map[content.Identity]content.Use) error {
 	return ix.guard(func() error {
 		return ix.db.Update(func(tx *bbolt.Tx) error {
 			objects, uses := tx.Bucket(objectsBucket), tx.Bucket(usesBucket)
@@ -247,8 +250,8 @@ func (ix *index) storeUses(used map[content.Identity]useRecord) error {
 	})
 }
 
-// remove durably forgets objects. Of none of which it knows anything costs no write.
-func (ix *index) remove(ids []content.Identity) error {
+// Remove durably forgets objects. Of none of which it knows anything costs no write.
+func (ix *Index) Remove(ids []content.Identity) error {
 	return ix.guard(func() error {
 		known := false
 		if err := ix.db.View(func(tx *bbolt.Tx) error {
@@ -286,9 +289,9 @@ func (ix *index) remove(ids []content.Identity) error {
 	})
 }
 
-// close closes the index. Of a dead one nothing can be closed: bbolt would wait for
+// Close closes the index. Of a dead one nothing can be closed: bbolt would wait for
 // itself.
-func (ix *index) close() error {
+func (ix *Index) Close() error {
 	if ix.dead.Load() {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cache
+package index
 
 import (
 	"bytes"
@@ -15,17 +15,17 @@ import (
 
 var goldenID = content.Identify("oss://bucket", oss.Object{Key: "dir/file.bin", ETag: "0123456789ABCDEF0123456789ABCDEF", Size: 200_000})
 
-func goldenRecords() (objectRecord, *segmentRecord, useRecord) {
-	object := objectRecord{
-		key: "dir/file.bin", etag: "0123456789ABCDEF0123456789ABCDEF", size: 200_000,
-		stored: 131_072 + 4096, crc64: 0x995DC9BBDF1939FA, hasCRC64: true, checked: true,
+func goldenRecords() (Object, *Segment, content.Use) {
+	object := Object{
+		Key: "dir/file.bin", ETag: "0123456789ABCDEF0123456789ABCDEF", Size: 200_000,
+		Stored: 131_072 + 4096, CRC64: 0x995DC9BBDF1939FA, HasCRC64: true, Checked: true,
 	}
-	segment := new(segmentRecord)
+	segment := new(Segment)
 	for _, b := range []int{0, 1, 3} {
-		segment.blocks.Add(b, b+1)
-		segment.crc32[b] = 0x01020300 + uint32(b)
+		segment.Blocks.Add(b, b+1)
+		segment.CRC32[b] = 0x01020300 + uint32(b)
 	}
-	return object, segment, useRecord{used: 1_750_000_000, released: true}
+	return object, segment, content.Use{Last: 1_750_000_000, Released: true}
 }
 
 // TestFormatIsWhatItWas fails when the bytes on disk change. They must not without
@@ -84,18 +84,18 @@ func TestRecordsThatAreDamagedAreNoticed(t *testing.T) {
 		for bit := range 8 * len(c.record) {
 			b := bytes.Clone(c.record)
 			b[bit/8] ^= 1 << (bit % 8)
-			if err := c.parse(c.key, b); !errors.Is(err, errRecord) {
+			if err := c.parse(c.key, b); !errors.Is(err, ErrRecord) {
 				t.Fatalf("%s: bit %d flipped gave %v", name, bit, err)
 			}
 		}
 		for n := range c.record {
-			if err := c.parse(c.key, c.record[:n]); !errors.Is(err, errRecord) {
+			if err := c.parse(c.key, c.record[:n]); !errors.Is(err, ErrRecord) {
 				t.Fatalf("%s: cut to %d bytes gave %v", name, n, err)
 			}
 		}
 		other := bytes.Clone(c.key)
 		other[3] ^= 1
-		if err := c.parse(other, c.record); !errors.Is(err, errRecord) {
+		if err := c.parse(other, c.record); !errors.Is(err, ErrRecord) {
 			t.Errorf("%s under another key gave %v", name, err)
 		}
 	}
@@ -148,28 +148,4 @@ func reseal(key, b []byte, sealed bool) []byte {
 		return b
 	}
 	return appendSeal(bytes.Clone(b[:len(b)-4]), 0, key)
-}
-
-func FuzzFormat(f *testing.F) {
-	f.Add([]byte(formatMagic + "version 1\n"))
-	f.Add([]byte(formatMagic + "version 2\n"))
-	f.Add([]byte(formatMagic + "version 3\n"))
-	f.Add([]byte(""))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		_, err := checkFormat(b)
-		ours := string(b) == formatMagic+"version 1\n" || string(b) == formatMagic+"version 2\n"
-		if ours != (err == nil) {
-			t.Errorf("%q gave %v", b, err)
-		}
-	})
-}
-
-func FuzzFileName(f *testing.F) {
-	f.Add("ab", "abcd0123456789abcdef0123456789ab")
-	f.Fuzz(func(t *testing.T, dir, name string) {
-		id, ok := parseFileName(dir, name)
-		if ok && fileName(id) != filepath.Join(objectsName, dir, name) {
-			t.Errorf("%q/%q is %v", dir, name, id)
-		}
-	})
 }

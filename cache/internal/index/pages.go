@@ -1,4 +1,4 @@
-package cache
+package index
 
 import (
 	"encoding/binary"
@@ -32,7 +32,7 @@ const (
 	boltDepth = 64
 )
 
-// checkIndexPages returns an error that wraps errIndex if the pages of the index at
+// checkIndexPages returns an error that wraps ErrUnusable if the pages of the index at
 // path are not the trees that bbolt takes them for. bbolt checks its two meta pages
 // only: of a branch that leads back to itself it makes an endless recursion, which
 // nothing can recover from. Every page is looked at once. A file that is missing or
@@ -73,7 +73,7 @@ type pageChecker struct {
 
 // pageDamage is an error that says what is wrong with a page.
 func pageDamage(page uint64, format string, args ...any) error {
-	return fmt.Errorf("%w: page %d %s", errIndex, page, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: page %d %s", ErrUnusable, page, fmt.Sprintf(format, args...))
 }
 
 func (c *pageChecker) check() error {
@@ -85,7 +85,7 @@ func (c *pageChecker) check() error {
 	freelist := binary.NativeEndian.Uint64(meta[32:])
 	c.pages = binary.NativeEndian.Uint64(meta[40:])
 	if c.pages < 4 || c.pages > uint64(c.size/c.pageSize) {
-		return fmt.Errorf("%w: %d pages of %d bytes in a file of %d", errIndex, c.pages, c.pageSize, c.size)
+		return fmt.Errorf("%w: %d pages of %d bytes in a file of %d", ErrUnusable, c.pages, c.pageSize, c.size)
 	}
 	c.seen = make([]uint64, c.pages/64+1)
 	c.seen[0] = 3 // the meta pages
@@ -136,7 +136,7 @@ func (c *pageChecker) meta() (newest []byte, err error) {
 	}
 	switch {
 	case first == nil && second == nil:
-		return nil, fmt.Errorf("%w: no meta page is valid", errIndex)
+		return nil, fmt.Errorf("%w: no meta page is valid", ErrUnusable)
 	case first == nil, second != nil && binary.NativeEndian.Uint64(second[48:]) > binary.NativeEndian.Uint64(first[48:]):
 		newest = second
 	default:

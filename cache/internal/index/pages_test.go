@@ -1,4 +1,4 @@
-package cache
+package index
 
 import (
 	"encoding/binary"
@@ -19,31 +19,31 @@ import (
 func filledIndex(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	ix, _, err := openIndex(dir)
+	ix, _, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ids []content.Identity
 	for batch := range 4 {
-		var updates []indexUpdate
+		var updates []Update
 		for i := range 500 {
 			id := content.Identify("bucket", oss.Object{Key: fmt.Sprintf("key %d", batch*500+i), Size: 1 << 20})
-			s := new(segmentRecord)
-			s.blocks.Add(0, 16)
-			updates = append(updates, indexUpdate{id: id, record: objectRecord{key: "key", size: 1 << 20}, segments: map[int]*segmentRecord{0: s, 1: s}})
+			s := new(Segment)
+			s.Blocks.Add(0, 16)
+			updates = append(updates, Update{ID: id, Record: Object{Key: "key", Size: 1 << 20}, Segments: map[int]*Segment{0: s, 1: s}})
 			ids = append(ids, id)
 		}
-		if err := ix.store(updates); err != nil {
+		if err := ix.Store(updates); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := ix.remove(ids[:700]); err != nil {
+	if err := ix.Remove(ids[:700]); err != nil {
 		t.Fatal(err)
 	}
-	if err := ix.close(); err != nil {
+	if err := ix.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, indexName))
+	b, err := os.ReadFile(filepath.Join(dir, Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +124,11 @@ func TestIndexWhosePagesAreNoTreesIsRefused(t *testing.T) {
 			b := slices.Clone(good)
 			damage(b)
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, indexName), b, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, Name), b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := openIndex(dir); !errors.Is(err, errIndex) {
-				t.Errorf("%v, want errIndex", err)
+			if _, _, err := Open(dir); !errors.Is(err, ErrUnusable) {
+				t.Errorf("%v, want ErrUnusable", err)
 			}
 		})
 	}
@@ -149,31 +149,31 @@ func TestIndexWithRandomDamageIsUsedOrRefused(t *testing.T) {
 			put64(b[at&^7:], rng.Uint64()>>rng.IntN(64))
 		}
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, indexName), b, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, Name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ix, _, err := openIndex(dir)
+		ix, _, err := Open(dir)
 		if err != nil {
-			if !damaged(err) {
+			if !Damaged(err) {
 				t.Errorf("round %d: %v", round, err)
 			}
 			refused++
 			continue
 		}
 		var ids []content.Identity
-		err = ix.visit(func(id content.Identity, _ objectRecord, _ useRecord, _ error) { ids = append(ids, id) })
+		err = ix.Visit(func(id content.Identity, _ Object, _ content.Use, _ error) { ids = append(ids, id) })
 		for _, id := range ids {
 			if err == nil {
-				_, _, err = ix.load(id)
+				_, _, err = ix.Load(id)
 			}
 		}
 		if err == nil && len(ids) > 0 {
-			err = ix.remove(ids[:len(ids)/2])
+			err = ix.Remove(ids[:len(ids)/2])
 		}
-		if err != nil && !damaged(err) && !errors.Is(err, errRecord) {
+		if err != nil && !Damaged(err) && !errors.Is(err, ErrRecord) {
 			t.Errorf("round %d: %v", round, err)
 		}
-		if err := ix.close(); err != nil {
+		if err := ix.Close(); err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}

@@ -1,0 +1,30 @@
+package cache
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+func FuzzFormat(f *testing.F) {
+	f.Add([]byte(formatMagic + "version 1\n"))
+	f.Add([]byte(formatMagic + "version 2\n"))
+	f.Add([]byte(formatMagic + "version 3\n"))
+	f.Add([]byte(""))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, err := checkFormat(b)
+		ours := string(b) == formatMagic+"version 1\n" || string(b) == formatMagic+"version 2\n"
+		if ours != (err == nil) {
+			t.Errorf("%q gave %v", b, err)
+		}
+	})
+}
+
+func FuzzFileName(f *testing.F) {
+	f.Add("ab", "abcd0123456789abcdef0123456789ab")
+	f.Fuzz(func(t *testing.T, dir, name string) {
+		id, ok := parseFileName(dir, name)
+		if ok && fileName(id) != filepath.Join(objectsName, dir, name) {
+			t.Errorf("%q/%q is %v", dir, name, id)
+		}
+	})
+}
