@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -43,8 +44,8 @@ func (c *Cache) Adopt(ctx context.Context, obj oss.Object, crc64 uint64, path st
 }
 
 func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path string) (bool, error) {
-	t.residents.undrop(o.id)
-	if t.residents.state(o.id) != absent {
+	t.residents.Undrop(o.id)
+	if t.residents.State(o.id) != eviction.Absent {
 		return false, nil
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY, 0)
@@ -69,7 +70,7 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 	}
 	epoch, entered := t.enter(o)
 	if !entered {
-		t.residents.unreserve(o.id, content.OnDisk(o.geometry.Size))
+		t.residents.Unreserve(o.id, content.OnDisk(o.geometry.Size))
 		t.dropEmpty(o)
 		return false, nil
 	}
@@ -89,8 +90,8 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 		t.discard(o)
 		return false, fmt.Errorf("others had other content: %w", oss.ErrCorrupted)
 	}
-	if r := t.residents.take(o.id); r != nil {
-		t.residents.gone([]*resident{r})
+	if r := t.residents.Take(o.id); r != nil {
+		t.residents.Gone([]*eviction.Resident{r})
 	}
 	t.health.writeFailed(err)
 	return false, err
@@ -132,18 +133,18 @@ func (t *ssdTier) roomFor(ctx context.Context, o *object) bool {
 	deadline := time.NewTimer(adoptWait)
 	defer deadline.Stop()
 	for {
-		room := t.residents.waitRoom()
-		answer, created := t.residents.reserve(o.id, bytes, false)
+		room := t.residents.WaitRoom()
+		answer, created := t.residents.Reserve(o.id, bytes, false)
 		switch {
 		case created:
 			return true
-		case answer == reserved:
-			t.residents.unreserve(o.id, bytes)
+		case answer == eviction.Reserved:
+			t.residents.Unreserve(o.id, bytes)
 			return false
-		case answer == reserveBusy:
+		case answer == eviction.Busy:
 			return false
 		}
-		if _, _, limit := t.residents.usage(); bytes+residentOverhead > limit {
+		if _, _, limit := t.residents.Usage(); bytes+eviction.Overhead > limit {
 			return false
 		}
 		select {

@@ -119,7 +119,7 @@ func (c *Cache) Open(obj oss.Object) (*Handle, error) {
 	}
 	o.openHandle()
 	if c.ssd != nil {
-		c.ssd.residents.opened(o.id)
+		c.ssd.residents.Opened(o.id)
 	}
 	if c.accesses != nil {
 		select {
@@ -170,7 +170,7 @@ func (c *Cache) Fetch(ctx context.Context, obj oss.Object) error {
 func (c *Cache) Release(obj oss.Object) {
 	id := content.Identify(c.bucket, obj)
 	if c.ssd != nil {
-		c.ssd.residents.release(id)
+		c.ssd.residents.Release(id)
 	}
 	if o := c.objects.find(id); o != nil {
 		c.dropKept(o)

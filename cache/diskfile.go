@@ -107,7 +107,7 @@ func (o *object) setDisk(s content.Span) {
 	seg.trusted.Add(s.First, s.End)
 	d.blocks += int64(seg.disk.Count() - had)
 	d.trusted += int64(seg.trusted.Count() - trusted)
-	o.cache.ssd.residents.progressed(o.id)
+	o.cache.ssd.residents.Progressed(o.id)
 }
 
 // trust notes that the content of the blocks of s was checked. o.mu must be held.

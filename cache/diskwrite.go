@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 )
 
 const (
@@ -331,7 +332,7 @@ func (t *ssdTier) writeSpan(e *extent, s content.Span, fetch *fetchJob) error {
 	}
 	err := t.pwrite(e, s)
 	if err != nil {
-		t.residents.unreserve(o.id, bytes)
+		t.residents.Unreserve(o.id, bytes)
 	}
 	return err
 }
@@ -339,14 +340,14 @@ func (t *ssdTier) writeSpan(e *extent, s content.Span, fetch *fetchJob) error {
 // reserve takes room for bytes of an object. It waits for an eviction of the same
 // object to end, which takes a moment, but not for room.
 func (t *ssdTier) reserve(id content.Identity, bytes int64) error {
-	answer, _ := t.residents.reserve(id, bytes, false)
-	if answer == reserveBusy {
+	answer, _ := t.residents.Reserve(id, bytes, false)
+	if answer == eviction.Busy {
 		deadline := time.NewTimer(busyWait)
 		defer deadline.Stop()
-		for waiting := true; waiting && answer == reserveBusy; {
-			gone := t.residents.waitRoom()
-			answer, _ = t.residents.reserve(id, bytes, false)
-			if answer == reserveBusy {
+		for waiting := true; waiting && answer == eviction.Busy; {
+			gone := t.residents.WaitRoom()
+			answer, _ = t.residents.Reserve(id, bytes, false)
+			if answer == eviction.Busy {
 				select {
 				case <-gone:
 				case <-deadline.C:
@@ -356,9 +357,9 @@ func (t *ssdTier) reserve(id content.Identity, bytes int64) error {
 		}
 	}
 	switch answer {
-	case reserveFull:
+	case eviction.Full:
 		return errDiskFull
-	case reserveBusy:
+	case eviction.Busy:
 		return errBusy
 	}
 	return nil

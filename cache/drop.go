@@ -1,10 +1,8 @@
 package cache
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -16,8 +14,8 @@ import (
 func (c *Cache) Drop(obj oss.Object) {
 	id := content.Identify(c.bucket, obj)
 	if c.ssd != nil {
-		c.ssd.residents.release(id)
-		c.ssd.residents.drop(id)
+		c.ssd.residents.Release(id)
+		c.ssd.residents.Drop(id)
 	}
 	if o := c.objects.find(id); o != nil {
 		c.dropKept(o)
@@ -25,42 +23,19 @@ func (c *Cache) Drop(obj oss.Object) {
 	}
 }
 
-// drop wants an object gone.
-func (r *residents) drop(id content.Identity) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.dropped[id] = true
-}
-
-// droppedNow returns what is wanted gone.
-func (r *residents) droppedNow() []content.Identity {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.mu.dropped))
-}
-
-// undrop ends that.
-func (r *residents) undrop(ids ...content.Identity) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, id := range ids {
-		delete(r.mu.dropped, id)
-	}
-}
-
 // evictDropped removes what is wanted gone, and neither held nor in use. It is the evictor's.
 func (t *ssdTier) evictDropped() {
-	var leaving []*resident
+	var leaving []*eviction.Resident
 	var over []content.Identity
 	flush := func() {
 		if len(leaving) > 0 {
 			t.removeFiles(leaving)
 			t.metrics.outdated.Add(int64(len(leaving)))
 		}
-		t.residents.undrop(over...)
+		t.residents.Undrop(over...)
 		leaving, over = nil, nil
 	}
-	for _, id := range t.residents.droppedNow() {
+	for _, id := range t.residents.DroppedNow() {
 		e, err := t.takeOut(id)
 		switch {
 		case err != nil:

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -259,7 +260,7 @@ func TestFetchBringsTheWholeObject(t *testing.T) {
 		if n := s.requests(); n != want {
 			t.Errorf("%d bytes: %d requests after it was read, want %d", size, n, want)
 		}
-		if used := c.Stats().SSD.Used; size > 0 && used != content.OnDisk(int64(size))+residentOverhead {
+		if used := c.Stats().SSD.Used; size > 0 && used != content.OnDisk(int64(size))+eviction.Overhead {
 			t.Errorf("%d bytes: %d are accounted for", size, used)
 		}
 	}
@@ -323,9 +324,7 @@ func TestFetchWaitsForRoom(t *testing.T) {
 	another := s.put("another", 2<<20)
 	go func() { done <- c.Fetch(context.Background(), another) }()
 	waitUntil(t, "somebody waits for room", func() bool {
-		c.ssd.residents.mu.Lock()
-		defer c.ssd.residents.mu.Unlock()
-		return len(c.ssd.residents.mu.line) == 1
+		return c.ssd.residents.Waiting() == 1
 	})
 	select {
 	case err := <-done:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 )
 
 const (
@@ -69,12 +70,12 @@ func (t *ssdTier) runEvictor(ctx context.Context) {
 		case <-tick.C:
 		case <-t.full:
 		case <-again:
-			t.residents.changed()
+			t.residents.Changed()
 		case request = <-t.evictions:
 			force = request.bytes
 		}
 		if force > 0 {
-			freed, _, _ := t.evict(force, 0, takeHeld)
+			freed, _, _ := t.evict(force, 0, eviction.TakeHeld)
 			request.freed <- freed
 			y = t.yield(force)
 		}
@@ -121,14 +122,14 @@ func (t *ssdTier) look(y yielded) (again bool) {
 		return false
 	}
 	t.updateLimit(space, y.left(space.freeBytes))
-	excess, keen := t.residents.excess()
+	excess, keen := t.residents.Excess()
 	freed, _, inUse := t.evict(excess, 0, keen)
 	// What must stay free for others comes before what is wanted here.
 	if short := t.minFreeBytes - space.freeBytes; short > 0 {
-		t.evict(short, 0, takeHeld)
+		t.evict(short, 0, eviction.TakeHeld)
 	}
 	if short := t.minFreeInodes - space.freeInodes; short > 0 && space.inodes > 0 {
-		t.evict(0, short, takeHeld)
+		t.evict(0, short, eviction.TakeHeld)
 	}
 	return freed < excess && inUse > 0
 }
@@ -136,17 +137,17 @@ func (t *ssdTier) look(y yielded) (again bool) {
 // updateLimit sets how much the tier may hold: as configured, less what others keep
 // beside it, but no more than leaves the file system its free space, and what was yielded.
 func (t *ssdTier) updateLimit(space diskSpace, yielded int64) {
-	_, size, _ := t.residents.usage()
-	t.residents.setLimit(max(0, min(t.size-t.beside(), size+space.freeBytes-t.minFreeBytes-yielded)))
+	_, size, _ := t.residents.Usage()
+	t.residents.SetLimit(max(0, min(t.size-t.beside(), size+space.freeBytes-t.minFreeBytes-yielded)))
 }
 
 // evict removes objects until that many bytes and files are freed, or nothing can
 // go. It returns what it freed, and how many it found in use.
-func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFiles int64, inUse int) {
+func (t *ssdTier) evict(bytes, files int64, keen eviction.Keenness) (freedBytes, freedFiles int64, inUse int) {
 	// Each that is in use comes round once.
-	t.residents.newRound()
-	tries, _, _ := t.residents.usage()
-	var batch []*resident
+	t.residents.NewRound()
+	tries, _, _ := t.residents.Usage()
+	var batch []*eviction.Resident
 	flush := func() {
 		if len(batch) > 0 {
 			t.removeFiles(batch)
@@ -154,17 +155,17 @@ func (t *ssdTier) evict(bytes, files int64, keen keenness) (freedBytes, freedFil
 		}
 	}
 	for ; (freedBytes < bytes || freedFiles < files) && tries > 0; tries-- {
-		e := t.residents.pick(keen)
+		e := t.residents.Pick(keen)
 		if e == nil {
 			break
 		}
-		if !t.detach(e.id) {
-			t.residents.putBack(e)
+		if !t.detach(e.ID) {
+			t.residents.PutBack(e)
 			inUse++
 			continue
 		}
 		batch = append(batch, e)
-		freedBytes += e.size
+		freedBytes += e.Size
 		freedFiles++
 		if len(batch) == evictBatch {
 			flush()
@@ -222,11 +223,11 @@ func (o *object) unload() (file *diskFile) {
 
 // removeFiles removes objects that are marked as leaving: from the index first,
 // durably, then from the disk.
-func (t *ssdTier) removeFiles(leaving []*resident) {
+func (t *ssdTier) removeFiles(leaving []*eviction.Resident) {
 	ids := make([]content.Identity, len(leaving))
 	for i, e := range leaving {
-		ids[i] = e.id
-		t.checked.remove(e.id)
+		ids[i] = e.ID
+		t.checked.remove(e.ID)
 	}
 	t.indexing.Lock()
 	err := t.index.Remove(ids)
@@ -241,7 +242,7 @@ func (t *ssdTier) removeFiles(leaving []*resident) {
 			t.health.writeFailed(err)
 		}
 	}
-	t.residents.gone(leaving)
+	t.residents.Gone(leaving)
 }
 
 // blockDisk stops all use of the file, whose content is to be thrown away, and
@@ -267,8 +268,8 @@ func (t *ssdTier) discard(o *object) {
 	if file != nil {
 		file.release()
 	}
-	if e := t.residents.take(o.id); e != nil {
-		t.removeFiles([]*resident{e})
+	if e := t.residents.Take(o.id); e != nil {
+		t.removeFiles([]*eviction.Resident{e})
 	}
 	o.mu.Lock()
 	o.mu.disk.blocked = false
@@ -296,8 +297,8 @@ func (t *ssdTier) dropEmpty(o *object) {
 	if !empty {
 		return
 	}
-	if e := t.residents.takeEmpty(o.id); e != nil {
-		t.removeFiles([]*resident{e})
+	if e := t.residents.TakeEmpty(o.id); e != nil {
+		t.removeFiles([]*eviction.Resident{e})
 	}
 }
 
@@ -314,11 +315,11 @@ func (t *ssdTier) sweep(ctx context.Context) {
 			if !ok {
 				continue // not ours
 			}
-			if e := t.residents.shield(id); e != nil {
+			if e := t.residents.Shield(id); e != nil {
 				if t.fs.remove(fileName(id)) == nil {
 					removed++
 				}
-				t.residents.gone([]*resident{e})
+				t.residents.Gone([]*eviction.Resident{e})
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 )
 
 // fetchRanges is how many extents one Fetch has on their way: in flight, or
@@ -46,7 +47,7 @@ func (o *object) fetch(ctx context.Context) error {
 	left := j.credit
 	o.mu.Unlock()
 	if left > 0 {
-		c.ssd.residents.unreserve(o.id, left)
+		c.ssd.residents.Unreserve(o.id, left)
 	}
 	if err != nil {
 		return fmt.Errorf("fetch %q: %w", o.oss.Key, err)
@@ -77,22 +78,22 @@ func (o *object) takeRoom(ctx context.Context, j *fetchJob) error {
 		}
 		return nil
 	}
-	w := newRoomWaiter(o.id)
-	defer t.residents.leave(w)
+	w := eviction.NewRoomWaiter(o.id)
+	defer t.residents.Leave(w)
 	for {
 		o.mu.Lock()
 		need := content.OnDisk(o.geometry.Size) - o.diskBytes()
 		o.mu.Unlock()
-		answer := t.residents.reserveInLine(w, need)
-		if answer == reserved {
+		answer := t.residents.ReserveInLine(w, need)
+		if answer == eviction.Reserved {
 			j.credit = need
 			return nil
 		}
-		if _, _, limit := t.residents.usage(); answer == reserveFull && need+residentOverhead > limit {
+		if _, _, limit := t.residents.Usage(); answer == eviction.Full && need+eviction.Overhead > limit {
 			return fmt.Errorf("%d bytes are more than the SSD tier's %d: %w", need, limit, ErrNoSpace)
 		}
 		select {
-		case <-w.look:
+		case <-w.Look:
 			t.load(o)
 		case <-ctx.Done():
 			return ctx.Err()

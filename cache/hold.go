@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -26,7 +27,7 @@ var (
 // held, when nothing else is left: see [Cache.HoldsBroken].
 func (c *Cache) Hold(obj oss.Object) {
 	if c.ssd != nil {
-		c.ssd.residents.hold(content.Identify(c.bucket, obj))
+		c.ssd.residents.Hold(content.Identify(c.bucket, obj))
 	}
 }
 
@@ -36,7 +37,7 @@ func (c *Cache) Unhold(obj oss.Object, released bool) {
 	id := content.Identify(c.bucket, obj)
 	last := true
 	if c.ssd != nil {
-		last = c.ssd.residents.unhold(id, released)
+		last = c.ssd.residents.Unhold(id, released)
 	}
 	if !last || !released {
 		return
@@ -53,10 +54,7 @@ func (c *Cache) HoldsBroken() uint64 {
 	if c.ssd == nil {
 		return 0
 	}
-	r := c.ssd.residents
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.broken
+	return c.ssd.residents.Broken()
 }
 
 // Cost returns how many bytes of the SSD tier a whole object takes.
@@ -64,7 +62,7 @@ func Cost(obj oss.Object) int64 {
 	if obj.Size == 0 {
 		return 0
 	}
-	return content.OnDisk(obj.Size) + residentOverhead
+	return content.OnDisk(obj.Size) + eviction.Overhead
 }
 
 // Evict removes obj from SSD and memory at once and returns how many bytes of SSD
@@ -77,8 +75,8 @@ func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
 			return 0, fmt.Errorf("evict %q: %w", obj.Key, err)
 		}
 		if e != nil {
-			freed = e.size
-			c.ssd.removeFiles([]*resident{e})
+			freed = e.Size
+			c.ssd.removeFiles([]*eviction.Resident{e})
 		}
 	}
 	if o := c.objects.find(id); o != nil {
@@ -90,67 +88,14 @@ func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
 
 // takeOut takes an object out of use, whose file is to be removed: nil if there is none. It
 // fails with [ErrHeld] or [ErrInUse].
-func (t *ssdTier) takeOut(id content.Identity) (*resident, error) {
-	e, held := t.residents.takeIdle(id)
+func (t *ssdTier) takeOut(id content.Identity) (*eviction.Resident, error) {
+	e, held := t.residents.TakeIdle(id)
 	switch {
 	case held:
 		return nil, ErrHeld
 	case e == nil || t.detach(id):
 		return e, nil
 	}
-	t.residents.putBack(e)
+	t.residents.PutBack(e)
 	return nil, ErrInUse
-}
-
-// hold counts a hold.
-func (r *residents) hold(id content.Identity) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.held[id]++
-	if e := r.mu.table[id]; e != nil && r.mu.held[id] == 1 {
-		r.placeLocked(e, &r.mu.kept)
-	}
-}
-
-// unhold counts a hold less and tells whether it was the last.
-func (r *residents) unhold(id content.Identity, released bool) (last bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch r.mu.held[id] {
-	case 0:
-		return true
-	case 1:
-		delete(r.mu.held, id)
-	default:
-		r.mu.held[id]--
-		return false
-	}
-	e := r.mu.table[id]
-	if e == nil {
-		return true
-	}
-	e.wanted, e.visited = false, e.visited && !released
-	r.mu.uses[id] = e
-	if released {
-		r.placeLocked(e, &r.mu.released)
-	} else {
-		r.placeLocked(e, &r.mu.main)
-	}
-	r.roomLocked()
-	return true
-}
-
-// takeIdle is take for what nobody holds.
-func (r *residents) takeIdle(id content.Identity) (e *resident, held bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.held[id] > 0 {
-		return nil, true
-	}
-	e = r.mu.table[id]
-	if e == nil || e.evicting {
-		return nil, false
-	}
-	r.leaveLocked(e)
-	return e, false
 }

@@ -85,8 +85,8 @@ func TestReleasedHoldsGoFirst(t *testing.T) {
 	}
 	c.Unhold(first, false)
 	c.Unhold(first, false) // once too often
-	if used := c.ssd.residents.mu.held; len(used) != 0 {
-		t.Errorf("%d holds are left", len(used))
+	if used := c.ssd.residents.Held(); used != 0 {
+		t.Errorf("%d holds are left", used)
 	}
 }
 

@@ -54,7 +54,7 @@ func (t *ssdTier) runIndexer(ctx context.Context) {
 			t.storeNotes()
 			if time.Since(uses) >= usesEvery {
 				uses = time.Now()
-				if err := t.index.StoreUses(t.residents.takeUses()); err != nil {
+				if err := t.index.StoreUses(t.residents.TakeUses()); err != nil {
 					t.indexFailed(err)
 				}
 			}
@@ -122,7 +122,7 @@ func (t *ssdTier) store(pending []pendingUpdate) error {
 	updates := make([]index.Update, 0, len(pending))
 	for _, p := range pending {
 		if p.object.current(p) {
-			p.update.Use = t.residents.use(p.update.ID)
+			p.update.Use = t.residents.Use(p.update.ID)
 			updates = append(updates, p.update)
 		}
 	}

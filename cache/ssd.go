@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/cache/internal/index"
 )
 
@@ -32,7 +33,7 @@ type ssdTier struct {
 	directory *directory
 	fs        fileSystem
 	index     *index.Index
-	residents *residents
+	residents *eviction.Residents
 	checked   checkedFiles
 	health    *health
 	queue     *writeQueue
@@ -93,7 +94,7 @@ func openSSD(cfg Config, queueBytes int64, files fileSystem, c *Cache) (*ssdTier
 		notes:         &c.notes,
 	}
 	t.dirty.set = make(map[*object]struct{})
-	t.residents = newResidents(t.crowded)
+	t.residents = eviction.New(t.crowded)
 	if err := t.start(); err != nil {
 		return nil, errors.Join(err, files.close(), dir.close())
 	}
@@ -161,7 +162,7 @@ func (t *ssdTier) checkRoom() error {
 		return err
 	}
 	t.updateLimit(space, 0)
-	if objects, _, limit := t.residents.usage(); objects == 0 && limit < minSSD {
+	if objects, _, limit := t.residents.Usage(); objects == 0 && limit < minSSD {
 		return fmt.Errorf("%d bytes are free of which %d must stay so: %w", space.freeBytes, t.minFreeBytes, ErrNoSpace)
 	}
 	return nil
@@ -182,7 +183,7 @@ func (t *ssdTier) openIndex() (clean bool, err error) {
 	if err := os.Remove(filepath.Join(t.dir, index.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	t.residents = newResidents(t.crowded)
+	t.residents = eviction.New(t.crowded)
 	return t.loadIndex()
 }
 
@@ -191,7 +192,7 @@ func (t *ssdTier) loadIndex() (clean bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var found []*resident
+	var found []*eviction.Resident
 	var bad []content.Identity
 	released := make(map[content.Identity]bool)
 	err = ix.Visit(func(id content.Identity, r index.Object, use content.Use, err error) {
@@ -199,7 +200,7 @@ func (t *ssdTier) loadIndex() (clean bool, err error) {
 			bad = append(bad, id)
 			return
 		}
-		found = append(found, &resident{id: id, size: r.Stored + residentOverhead, used: use.Last})
+		found = append(found, &eviction.Resident{ID: id, Size: r.Stored + eviction.Overhead, Used: use.Last})
 		if use.Released {
 			released[id] = true
 		}
@@ -214,7 +215,7 @@ func (t *ssdTier) loadIndex() (clean bool, err error) {
 		_ = ix.Close()
 		return false, err
 	}
-	t.residents.restore(found, released)
+	t.residents.Restore(found, released)
 	t.index = ix
 	return clean, nil
 }
@@ -233,7 +234,7 @@ func (t *ssdTier) drain() error {
 	err := t.commit()
 	t.storeNotes()
 	if err == nil {
-		err = t.index.StoreUses(t.residents.takeUses())
+		err = t.index.StoreUses(t.residents.TakeUses())
 	}
 	if err == nil && len(t.dirty.set) == 0 {
 		err = t.index.SetClean()
@@ -264,8 +265,8 @@ func (t *ssdTier) load(o *object) {
 	if t == nil || o.diskLoaded.Load() {
 		return
 	}
-	state := t.residents.state(o.id)
-	if state == leaving || !t.health.readable() {
+	state := t.residents.State(o.id)
+	if state == eviction.Leaving || !t.health.readable() {
 		return
 	}
 	o.mu.Lock()
@@ -273,7 +274,7 @@ func (t *ssdTier) load(o *object) {
 	o.mu.Unlock()
 	var record *index.Object
 	var segments map[int]*index.Segment
-	if state == present {
+	if state == eviction.Present {
 		var err error
 		record, segments, err = t.index.Load(o.id)
 		if err == nil && record != nil && !record.Describes(o.oss) {
@@ -378,7 +379,7 @@ func (t *ssdTier) wholeFile(o *object) *diskFile {
 // unpinned says that an object can be evicted that could not.
 func (t *ssdTier) unpinned() {
 	if t != nil {
-		t.residents.changed()
+		t.residents.Changed()
 	}
 }
 

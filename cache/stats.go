@@ -120,7 +120,7 @@ func (t *ssdTier) stats() *SSDStats {
 	if t == nil {
 		return nil
 	}
-	objects, used, limit := t.residents.usage()
+	objects, used, limit := t.residents.Usage()
 	state, lastError, at := t.health.report()
 	t.dirty.Lock()
 	unindexed := len(t.dirty.set) + t.dirty.storing

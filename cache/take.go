@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -108,7 +109,7 @@ func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, 
 		if file != nil {
 			file.release()
 		}
-		t.residents.gone([]*resident{r})
+		t.residents.Gone([]*eviction.Resident{r})
 		o.mu.Lock()
 		o.mu.disk.blocked = false
 		o.notify()
@@ -154,7 +155,7 @@ func (t *ssdTier) checkAll(ctx context.Context, o *object) bool {
 // withdraw takes the file of o, which is whole and checked, out of use: nobody
 // reads or writes it through the cache any more, and nobody will. It returns nil
 // if it is not whole any longer. The object stays blocked.
-func (t *ssdTier) withdraw(ctx context.Context, o *object) (*resident, *diskFile, error) {
+func (t *ssdTier) withdraw(ctx context.Context, o *object) (*eviction.Resident, *diskFile, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d := &o.mu.disk
@@ -166,7 +167,7 @@ func (t *ssdTier) withdraw(ctx context.Context, o *object) (*resident, *diskFile
 	if !o.wholeOnDisk() || !o.wholeChecked() {
 		return nil, nil, nil
 	}
-	r := t.residents.take(o.id)
+	r := t.residents.Take(o.id)
 	if r == nil {
 		return nil, nil, nil // it is being evicted, or others take it
 	}

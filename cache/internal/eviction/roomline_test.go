@@ -1,4 +1,4 @@
-package cache
+package eviction
 
 import (
 	"slices"
@@ -6,24 +6,24 @@ import (
 )
 
 // fullResidents returns residents that are full, and how often their evictor was asked since.
-func fullResidents(t *testing.T) (r *residents, asked func() int) {
+func fullResidents(t *testing.T) (r *Residents, asked func() int) {
 	t.Helper()
 	n := 0
-	r = newResidents(func() { n++ })
-	r.setLimit(testLimit)
+	r = New(func() { n++ })
+	r.SetLimit(testLimit)
 	for k := range uint64(testResidents) {
-		r.reserve(testIdentity(k), testObject, false)
+		r.Reserve(testIdentity(k), testObject, false)
 	}
-	r.excess() // what the evictor was told so far
+	r.Excess() // what the evictor was told so far
 	return r, func() int { defer func() { n = 0 }(); return n }
 }
 
 // line lets objects wait for room for some bytes each.
-func line(t *testing.T, r *residents, bytes ...int64) (waiting []*roomWaiter) {
+func line(t *testing.T, r *Residents, bytes ...int64) (waiting []*roomWaiter) {
 	t.Helper()
 	for i, b := range bytes {
-		w := newRoomWaiter(testIdentity(uint64(10_000 + i)))
-		if answer := r.reserveInLine(w, b); answer != reserveFull {
+		w := NewRoomWaiter(testIdentity(uint64(10_000 + i)))
+		if answer := r.ReserveInLine(w, b); answer != Full {
 			t.Fatalf("answer %d: there is room", answer)
 		}
 		waiting = append(waiting, w)
@@ -35,7 +35,7 @@ func line(t *testing.T, r *residents, bytes ...int64) (waiting []*roomWaiter) {
 func told(waiting []*roomWaiter) (those []int) {
 	for i, w := range waiting {
 		select {
-		case <-w.look:
+		case <-w.Look:
 			those = append(those, i)
 		default:
 		}
@@ -44,17 +44,17 @@ func told(waiting []*roomWaiter) (those []int) {
 }
 
 // free evicts n objects.
-func free(t *testing.T, r *residents, n int) {
+func free(t *testing.T, r *Residents, n int) {
 	t.Helper()
-	var victims []*resident
+	var victims []*Resident
 	for range n {
-		e := r.pick(takeIdle)
+		e := r.Pick(takeIdle)
 		if e == nil {
 			t.Fatal("there is no victim")
 		}
 		victims = append(victims, e)
 	}
-	r.gone(victims)
+	r.Gone(victims)
 }
 
 // TestRoomIsOfferedToThoseItIsEnoughFor: a hundred who look in vain would take the
@@ -65,7 +65,7 @@ func TestRoomIsOfferedToThoseItIsEnoughFor(t *testing.T) {
 	if asked() == 0 {
 		t.Error("the evictor does not know that somebody waits")
 	}
-	r.changed()
+	r.Changed()
 	if got := told(waiting); got != nil {
 		t.Errorf("%v were told to look where nothing was free", got)
 	}
@@ -76,15 +76,15 @@ func TestRoomIsOfferedToThoseItIsEnoughFor(t *testing.T) {
 	if got := told(waiting); !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("%v were told to look where there was room for two", got)
 	}
-	if answer := r.reserveInLine(waiting[0], testObject); answer != reserved {
+	if answer := r.ReserveInLine(waiting[0], testObject); answer != Reserved {
 		t.Errorf("the first got the answer %d", answer)
 	}
 	// The second has enough of waiting: what it was told of is the third's.
-	r.leave(waiting[1])
+	r.Leave(waiting[1])
 	if got := told(waiting); !slices.Equal(got, []int{2}) {
 		t.Errorf("%v were told to look where one had left", got)
 	}
-	if answer := r.reserveInLine(waiting[2], testObject); answer != reserved {
+	if answer := r.ReserveInLine(waiting[2], testObject); answer != Reserved {
 		t.Errorf("the third got the answer %d", answer)
 	}
 	if len(r.mu.line) != 0 {
@@ -110,8 +110,8 @@ func TestRoomThatAWriteHasTakenIsOfferedAgain(t *testing.T) {
 	if got := told(waiting); !slices.Equal(got, []int{0}) {
 		t.Fatalf("%v were told to look, want the first", got)
 	}
-	r.reserve(testIdentity(20_000), testObject, false)
-	if answer := r.reserveInLine(waiting[0], 3*testObject); answer != reserveFull {
+	r.Reserve(testIdentity(20_000), testObject, false)
+	if answer := r.ReserveInLine(waiting[0], 3*testObject); answer != Full {
 		t.Fatalf("the first got the answer %d", answer)
 	}
 	if got := told(waiting); !slices.Equal(got, []int{1}) {
@@ -121,15 +121,15 @@ func TestRoomThatAWriteHasTakenIsOfferedAgain(t *testing.T) {
 
 // TestWhoMeetsAnEvictionLooksAgainAfterIt, whatever came of it.
 func TestWhoMeetsAnEvictionLooksAgainAfterIt(t *testing.T) {
-	for name, end := range map[string]func(*residents, *resident){
-		"gone":     func(r *residents, e *resident) { r.gone([]*resident{e}) },
-		"put back": func(r *residents, e *resident) { r.putBack(e) },
+	for name, end := range map[string]func(*Residents, *Resident){
+		"gone":     func(r *Residents, e *Resident) { r.Gone([]*Resident{e}) },
+		"put back": func(r *Residents, e *Resident) { r.PutBack(e) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := fullResidents(t)
-			e := r.pick(takeIdle)
-			w := newRoomWaiter(e.id)
-			if answer := r.reserveInLine(w, testObject); answer != reserveBusy {
+			e := r.Pick(takeIdle)
+			w := NewRoomWaiter(e.ID)
+			if answer := r.ReserveInLine(w, testObject); answer != Busy {
 				t.Fatalf("answer %d of an object that is on its way out", answer)
 			}
 			end(r, e)
@@ -147,23 +147,23 @@ func TestOneEvictionServesAllWhoWaitForRoom(t *testing.T) {
 	const each = 10 * testObject
 	waiting := line(t, r, each, each, each, each, each, each, each, each)
 	for _, w := range waiting {
-		r.reserveInLine(w, each) // it looks again, and wants no more than before
+		r.ReserveInLine(w, each) // it looks again, and wants no more than before
 	}
 	for range 2 { // they wait until they have it, however often the evictor looks
-		if bytes, _ := r.excess(); bytes < 8*each || bytes > 9*each {
+		if bytes, _ := r.Excess(); bytes < 8*each || bytes > 9*each {
 			t.Errorf("eviction is to free %d bytes for 8 who want %d each", bytes, each)
 		}
 	}
 	for _, w := range waiting {
-		r.leave(w)
+		r.Leave(w)
 	}
 	// Those who do not wait are gone when there is room.
 	for n := range uint64(8) {
-		if answer, _ := r.reserve(testIdentity(20_000+n), each, false); answer != reserveFull {
+		if answer, _ := r.Reserve(testIdentity(20_000+n), each, false); answer != Full {
 			t.Fatalf("answer %d: there is room", answer)
 		}
 	}
-	if bytes, _ := r.excess(); bytes > 3*each {
+	if bytes, _ := r.Excess(); bytes > 3*each {
 		t.Errorf("eviction is to free %d bytes for those who do not wait", bytes)
 	}
 }
@@ -172,10 +172,10 @@ func TestOneEvictionServesAllWhoWaitForRoom(t *testing.T) {
 // not look over and over.
 func TestNothingIsReservedWhereNothingIsLeft(t *testing.T) {
 	r, _ := fullResidents(t)
-	r.setLimit(testLimit - testObject)
-	w := newRoomWaiter(testIdentity(0))
-	defer r.leave(w)
-	if answer := r.reserveInLine(w, 0); answer != reserved {
+	r.SetLimit(testLimit - testObject)
+	w := NewRoomWaiter(testIdentity(0))
+	defer r.Leave(w)
+	if answer := r.ReserveInLine(w, 0); answer != Reserved {
 		t.Errorf("the answer is %d for what is whole", answer)
 	}
 }
@@ -184,7 +184,7 @@ func TestNothingIsReservedWhereNothingIsLeft(t *testing.T) {
 func TestWhoNeedsLessLooksAgain(t *testing.T) {
 	r, _ := fullResidents(t)
 	waiting := line(t, r, testObject, testObject)
-	r.progressed(waiting[1].id)
+	r.Progressed(waiting[1].id)
 	if got := told(waiting); !slices.Equal(got, []int{1}) {
 		t.Errorf("%v were told to look, want the one whose object has come", got)
 	}
@@ -194,13 +194,13 @@ func TestWhoNeedsLessLooksAgain(t *testing.T) {
 func TestOneObjectIsMadeRoomForOnce(t *testing.T) {
 	r, _ := fullResidents(t)
 	for range 3 {
-		w := newRoomWaiter(testIdentity(20_000))
-		defer r.leave(w)
-		r.reserveInLine(w, testObject)
+		w := NewRoomWaiter(testIdentity(20_000))
+		defer r.Leave(w)
+		r.ReserveInLine(w, testObject)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if bytes, _ := r.waitingLocked(); bytes != testObject+residentOverhead {
+	if bytes, _ := r.mu.line.need(r.mu.held); bytes != testObject+Overhead {
 		t.Errorf("%d bytes are wanted for one object of %d", bytes, testObject)
 	}
 }

@@ -1,6 +1,8 @@
-package cache
+package eviction
 
 import (
+	"maps"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -8,15 +10,15 @@ import (
 	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
-// A resident is an object that has a file on SSD, as eviction sees it.
-type resident struct {
-	id   content.Identity
-	size int64 // what its blocks occupy, with those about to be written
+// A Resident is an object that has a file on SSD, as eviction sees it.
+type Resident struct {
+	ID   content.Identity
+	Size int64 // what its blocks occupy, with those about to be written
 
 	list, from *residentList // from: where it was before it was picked
-	next, prev *resident
+	next, prev *Resident
 
-	used     int64  // Unix seconds
+	Used     int64  // Unix seconds
 	visited  bool   // used since it was last looked at
 	wanted   bool   // brought by Fetch and not opened yet
 	evicting bool   // on its way out; its file must not be touched
@@ -36,10 +38,10 @@ const minUseAge = 1024
 // still to come: that must not count.
 const admitMargin = 1
 
-// residentOverhead is what a file costs beside its blocks.
-const residentOverhead = 4 << 10
+// Overhead is what a file costs beside its blocks.
+const Overhead = 4 << 10
 
-// residents decide what stays on SSD.
+// Residents decide what stays on SSD.
 //
 // A newcomer enters the window, a queue of a tenth of the size. What leaves the
 // window must have been used more often than the main queue's victim to take its
@@ -55,10 +57,10 @@ const residentOverhead = 4 << 10
 // released, and what is held as long as it is: both lie in a queue of their own,
 // where no victim is looked for but by those whose turn it is before them (see
 // keenness).
-type residents struct {
+type Residents struct {
 	mu struct {
 		sync.Mutex
-		table                        map[content.Identity]*resident
+		table                        map[content.Identity]*Resident
 		window, main, released, kept residentList
 		size, limit                  int64
 		// held counts the holds of objects, whether they are present or not.
@@ -70,16 +72,16 @@ type residents struct {
 		// broken counts the objects that went although they were held.
 		broken uint64
 		// shortageKeen is the most pressing of those whose need shortage is.
-		shortageKeen keenness
+		shortageKeen Keenness
 		sketch       *sketch
 		// shortage is the most that was asked for in vain since the evictor looked.
 		shortage int64
 		// line are those who wait until they find room.
-		line []*roomWaiter
+		line roomLine
 		// room is closed when there may be room again.
 		room chan struct{}
 		// uses are those whose use the index does not know yet.
-		uses map[content.Identity]*resident
+		uses map[content.Identity]*Resident
 	}
 	// full asks the evictor to make room.
 	full func()
@@ -87,59 +89,59 @@ type residents struct {
 
 // residentList is a queue: objects enter at the front and leave at the back.
 type residentList struct {
-	head resident
+	head Resident
 	size int64
 	len  int
 }
 
-func newResidents(full func()) *residents {
-	r := &residents{full: full}
+func New(full func()) *Residents {
+	r := &Residents{full: full}
 	r.mu.round = 1
-	r.mu.table = make(map[content.Identity]*resident)
-	r.mu.uses = make(map[content.Identity]*resident)
+	r.mu.table = make(map[content.Identity]*Resident)
+	r.mu.uses = make(map[content.Identity]*Resident)
 	r.mu.held = make(map[content.Identity]int)
 	r.mu.dropped = make(map[content.Identity]bool)
 	r.mu.sketch = newSketch()
-	for _, l := range r.lists() {
+	for _, l := range lists(r) {
 		l.head.next, l.head.prev = &l.head, &l.head
 	}
 	return r
 }
 
-func (r *residents) lists() []*residentList {
+func lists(r *Residents) []*residentList {
 	return []*residentList{&r.mu.window, &r.mu.main, &r.mu.released, &r.mu.kept}
 }
 
-func (l *residentList) pushFront(e *resident) {
+func (l *residentList) pushFront(e *Resident) {
 	e.list, e.prev, e.next = l, &l.head, l.head.next
 	e.prev.next, e.next.prev = e, e
-	l.size += e.size
+	l.size += e.Size
 	l.len++
 }
 
-func (l *residentList) remove(e *resident) {
+func (l *residentList) remove(e *Resident) {
 	e.prev.next, e.next.prev = e.next, e.prev
 	e.list, e.next, e.prev = nil, nil, nil
-	l.size -= e.size
+	l.size -= e.Size
 	l.len--
 }
 
-func (l *residentList) back() *resident {
+func (l *residentList) back() *Resident {
 	if l.head.prev == &l.head {
 		return nil
 	}
 	return l.head.prev
 }
 
-// restore adds what a start found in the index.
-func (r *residents) restore(found []*resident, released map[content.Identity]bool) {
-	sort.Slice(found, func(i, j int) bool { return found[i].used < found[j].used })
+// Restore adds what a start found in the index.
+func (r *Residents) Restore(found []*Resident, released map[content.Identity]bool) {
+	sort.Slice(found, func(i, j int) bool { return found[i].Used < found[j].Used })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range found {
-		r.mu.table[e.id] = e
-		r.mu.size += e.size
-		if released[e.id] {
+		r.mu.table[e.ID] = e
+		r.mu.size += e.Size
+		if released[e.ID] {
 			r.mu.released.pushFront(e)
 		} else {
 			r.mu.main.pushFront(e)
@@ -148,8 +150,8 @@ func (r *residents) restore(found []*resident, released map[content.Identity]boo
 	r.mu.sketch.grow(len(found))
 }
 
-// setLimit changes how many bytes there may be.
-func (r *residents) setLimit(limit int64) {
+// SetLimit changes how many bytes there may be.
+func (r *Residents) SetLimit(limit int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	more := limit > r.mu.limit
@@ -159,9 +161,9 @@ func (r *residents) setLimit(limit int64) {
 	}
 }
 
-// opened counts a use of an object, which may be absent. What Fetch brought has
+// Opened counts a use of an object, which may be absent. What Fetch brought has
 // then served its purpose.
-func (r *residents) opened(id content.Identity) {
+func (r *Residents) Opened(id content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.sketch.add(id, max(useAge*len(r.mu.table), minUseAge))
@@ -170,7 +172,7 @@ func (r *residents) opened(id content.Identity) {
 	if e == nil {
 		return
 	}
-	e.used, e.visited = time.Now().Unix(), true
+	e.Used, e.visited = time.Now().Unix(), true
 	r.mu.uses[id] = e
 	wanted := e.wanted
 	e.wanted = false
@@ -180,8 +182,8 @@ func (r *residents) opened(id content.Identity) {
 	}
 }
 
-// release makes an object the next to go.
-func (r *residents) release(id content.Identity) {
+// Release makes an object the next to go.
+func (r *Residents) Release(id content.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.mu.table[id]
@@ -196,8 +198,8 @@ func (r *residents) release(id content.Identity) {
 
 // placeLocked moves e to the front of a queue, or of those that are kept if it is
 // held or wanted. One that is on its way out goes there when it is put back.
-func (r *residents) placeLocked(e *resident, l *residentList) {
-	if e.wanted || r.mu.held[e.id] > 0 {
+func (r *Residents) placeLocked(e *Resident, l *residentList) {
+	if e.wanted || r.mu.held[e.ID] > 0 {
 		l = &r.mu.kept
 	}
 	switch {
@@ -209,48 +211,48 @@ func (r *residents) placeLocked(e *resident, l *residentList) {
 	}
 }
 
-// reservation is the answer to reserve.
-type reservation uint8
+// Answer is the answer to Reserve.
+type Answer uint8
 
 const (
-	reserved reservation = iota
-	// reserveFull: there is no room; eviction was asked for some.
-	reserveFull
-	// reserveBusy: the object is being evicted.
-	reserveBusy
+	Reserved Answer = iota
+	// Full: there is no room; eviction was asked for some.
+	Full
+	// Busy: the object is being evicted.
+	Busy
 )
 
-// reserve takes room for bytes of an object. created says that it was absent.
-func (r *residents) reserve(id content.Identity, bytes int64, wanted bool) (answer reservation, created bool) {
+// Reserve takes room for bytes of an object. created says that it was absent.
+func (r *Residents) Reserve(id content.Identity, bytes int64, wanted bool) (answer Answer, created bool) {
 	r.mu.Lock()
 	answer, created = r.reserveLocked(id, bytes, wanted)
 	crowded := r.crowdedLocked()
 	r.mu.Unlock()
-	if answer == reserveFull || crowded {
+	if answer == Full || crowded {
 		r.full()
 	}
 	return answer, created
 }
 
-func (r *residents) reserveLocked(id content.Identity, bytes int64, wanted bool) (reservation, bool) {
+func (r *Residents) reserveLocked(id content.Identity, bytes int64, wanted bool) (Answer, bool) {
 	e := r.mu.table[id]
 	if e != nil && e.evicting {
-		return reserveBusy, false
+		return Busy, false
 	}
 	need := bytes
 	if e == nil {
-		need += residentOverhead
+		need += Overhead
 	}
 	if need > 0 && r.mu.size+need > r.mu.limit {
 		r.mu.shortage = max(r.mu.shortage, need)
 		if r.mu.held[id] > 0 {
-			r.mu.shortageKeen = takeWanted
+			r.mu.shortageKeen = TakeWanted
 		}
-		return reserveFull, false
+		return Full, false
 	}
 	created := e == nil
 	if created {
-		e = &resident{id: id, used: time.Now().Unix()}
+		e = &Resident{ID: id, Used: time.Now().Unix()}
 		r.mu.table[id] = e
 		if r.mu.main.size+need <= r.mainShareLocked() {
 			r.mu.main.pushFront(e)
@@ -265,11 +267,11 @@ func (r *residents) reserveLocked(id content.Identity, bytes int64, wanted bool)
 	}
 	r.placeLocked(e, e.list)
 	r.resizeLocked(e, need)
-	return reserved, created
+	return Reserved, created
 }
 
-// unreserve gives back room that was not used.
-func (r *residents) unreserve(id content.Identity, bytes int64) {
+// Unreserve gives back room that was not used.
+func (r *Residents) Unreserve(id content.Identity, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.mu.table[id]; e != nil {
@@ -278,8 +280,8 @@ func (r *residents) unreserve(id content.Identity, bytes int64) {
 	}
 }
 
-func (r *residents) resizeLocked(e *resident, delta int64) {
-	e.size += delta
+func (r *Residents) resizeLocked(e *Resident, delta int64) {
+	e.Size += delta
 	r.mu.size += delta
 	if e.list != nil {
 		e.list.size += delta
@@ -288,25 +290,25 @@ func (r *residents) resizeLocked(e *resident, delta int64) {
 
 // mainShareLocked is how large the main queue may be: nine tenths of what eviction
 // and those that are kept leave.
-func (r *residents) mainShareLocked() int64 {
+func (r *Residents) mainShareLocked() int64 {
 	full := max(r.mu.limit-r.slackLocked()-r.mu.kept.size, 0)
 	return full - full/10
 }
 
 // slackLocked is how much eviction keeps free, so that writes find room at once.
-func (r *residents) slackLocked() int64 { return min(r.mu.limit/50, 1<<30) }
+func (r *Residents) slackLocked() int64 { return min(r.mu.limit/50, 1<<30) }
 
 // crowdedLocked tells whether eviction should begin.
-func (r *residents) crowdedLocked() bool {
+func (r *Residents) crowdedLocked() bool {
 	return r.mu.size > r.mu.limit-r.slackLocked()/2
 }
 
-// excess returns how much eviction should free, and how keenly: so that there is
+// Excess returns how much eviction should free, and how keenly: so that there is
 // slack, and room for whoever did not find any.
-func (r *residents) excess() (bytes int64, keen keenness) {
+func (r *Residents) Excess() (bytes int64, keen Keenness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	waiting, keen := r.waitingLocked()
+	waiting, keen := r.mu.line.need(r.mu.held)
 	if !r.crowdedLocked() && r.mu.shortage == 0 && waiting == 0 {
 		return 0, takeIdle
 	}
@@ -316,29 +318,29 @@ func (r *residents) excess() (bytes int64, keen keenness) {
 	return max(r.mu.size-(r.mu.limit-free), 0), keen
 }
 
-// keenness says what eviction may take.
-type keenness uint8
+// Keenness says what eviction may take.
+type Keenness uint8
 
 const (
 	// takeIdle takes what nobody has asked to be kept.
-	takeIdle keenness = iota
-	// takeWanted takes, after that, what was fetched and not read yet.
-	takeWanted
-	// takeHeld takes, after that, what is held: the disk is needed for what exists
+	takeIdle Keenness = iota
+	// TakeWanted takes, after that, what was fetched and not read yet.
+	TakeWanted
+	// TakeHeld takes, after that, what is held: the disk is needed for what exists
 	// nowhere else.
-	takeHeld
+	TakeHeld
 )
 
-// newRound begins a run of eviction: those that were found in use in the one before
+// NewRound begins a run of eviction: those that were found in use in the one before
 // are offered again.
-func (r *residents) newRound() {
+func (r *Residents) NewRound() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.round++
 }
 
-// pick chooses the next victim, which is marked as on its way out, or nil.
-func (r *residents) pick(keen keenness) *resident {
+// Pick chooses the next victim, which is marked as on its way out, or nil.
+func (r *Residents) Pick(keen Keenness) *Resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.orderLocked() {
@@ -356,45 +358,45 @@ func (r *residents) pick(keen keenness) *resident {
 
 // keptLocked returns the oldest of those that are kept which may be taken: what is
 // wanted before what is held.
-func (r *residents) keptLocked(keen keenness) *resident {
+func (r *Residents) keptLocked(keen Keenness) *Resident {
 	if keen == takeIdle {
 		return nil
 	}
-	var held *resident
+	var held *Resident
 	l := &r.mu.kept
 	for e := l.back(); e != nil && e != &l.head; e = e.prev {
 		switch {
 		case e.tried == r.mu.round:
-		case r.mu.held[e.id] == 0:
+		case r.mu.held[e.ID] == 0:
 			return e
 		case held == nil:
 			held = e
 		}
 	}
-	if keen == takeHeld {
+	if keen == TakeHeld {
 		return held
 	}
 	return nil
 }
 
 // leaveLocked marks e as on its way out.
-func (r *residents) leaveLocked(e *resident) {
+func (r *Residents) leaveLocked(e *Resident) {
 	e.evicting, e.from = true, e.list
-	e.broken = r.mu.held[e.id] > 0 // a hold that comes later finds nothing to keep
+	e.broken = r.mu.held[e.ID] > 0 // a hold that comes later finds nothing to keep
 	e.list.remove(e)
 }
 
 // orderLocked returns the queues in which to look for a victim. The window offers
 // its last, which goes, or takes the place of a victim of the main queue that was
 // used less.
-func (r *residents) orderLocked() []*residentList {
+func (r *Residents) orderLocked() []*residentList {
 	main, window, released := &r.mu.main, &r.mu.window, &r.mu.released
 	if main.size > r.mainShareLocked() {
 		return []*residentList{released, main, window}
 	}
 	candidate, victim := window.back(), r.victimLocked(main)
 	if released.len == 0 && candidate != nil && victim != nil &&
-		r.mu.sketch.estimate(candidate.id) > r.mu.sketch.estimate(victim.id)+admitMargin {
+		r.mu.sketch.estimate(candidate.ID) > r.mu.sketch.estimate(victim.ID)+admitMargin {
 		window.remove(candidate)
 		main.pushFront(candidate)
 		return []*residentList{main, window}
@@ -404,7 +406,7 @@ func (r *residents) orderLocked() []*residentList {
 
 // victimLocked returns the last of a queue. Those of the main queue that were used
 // since they were last looked at are given another round.
-func (r *residents) victimLocked(l *residentList) *resident {
+func (r *Residents) victimLocked(l *residentList) *Resident {
 	for range l.len {
 		e := l.back()
 		if again := e.visited && l == &r.mu.main; again || e.tried == r.mu.round {
@@ -422,23 +424,23 @@ func (r *residents) victimLocked(l *residentList) *resident {
 	return nil
 }
 
-// putBack returns a victim that cannot go because somebody uses it. It is not
+// PutBack returns a victim that cannot go because somebody uses it. It is not
 // offered again in this round.
-func (r *residents) putBack(e *resident) {
+func (r *Residents) PutBack(e *Resident) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.evicting, e.broken, e.tried = false, false, r.mu.round
-	if e.wanted || r.mu.held[e.id] > 0 {
+	if e.wanted || r.mu.held[e.ID] > 0 {
 		e.from = &r.mu.kept
 	} else if e.from == &r.mu.kept {
 		e.from = &r.mu.main
 	}
 	e.from.pushFront(e)
-	r.tellLocked(e.id)
+	r.mu.line.tell(e.ID)
 }
 
-// take marks one object as on its way out, if it is there and is not already.
-func (r *residents) take(id content.Identity) *resident {
+// Take marks one object as on its way out, if it is there and is not already.
+func (r *Residents) Take(id content.Identity) *Resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.mu.table[id]
@@ -449,14 +451,14 @@ func (r *residents) take(id content.Identity) *resident {
 	return e
 }
 
-// takeEmpty is take for an object of which nothing is on SSD. One that has room, if
+// TakeEmpty is take for an object of which nothing is on SSD. One that has room, if
 // only since whoever asks has looked, is about to be written and stays. Nobody loses
 // anything, held or not.
-func (r *residents) takeEmpty(id content.Identity) *resident {
+func (r *Residents) TakeEmpty(id content.Identity) *Resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.mu.table[id]
-	if e == nil || e.evicting || e.size > residentOverhead {
+	if e == nil || e.evicting || e.Size > Overhead {
 		return nil
 	}
 	r.leaveLocked(e)
@@ -464,27 +466,27 @@ func (r *residents) takeEmpty(id content.Identity) *resident {
 	return e
 }
 
-// shield makes sure that nobody makes an object with that identity until gone is
+// Shield makes sure that nobody makes an object with that identity until gone is
 // called; nil says that there is one.
-func (r *residents) shield(id content.Identity) *resident {
+func (r *Residents) Shield(id content.Identity) *Resident {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.table[id] != nil {
 		return nil
 	}
-	e := &resident{id: id, evicting: true}
+	e := &Resident{ID: id, evicting: true}
 	r.mu.table[id] = e
 	return e
 }
 
-// gone removes victims whose files are no more.
-func (r *residents) gone(victims []*resident) {
+// Gone removes victims whose files are no more.
+func (r *Residents) Gone(victims []*Resident) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range victims {
-		delete(r.mu.table, e.id)
-		delete(r.mu.uses, e.id)
-		r.mu.size -= e.size
+		delete(r.mu.table, e.ID)
+		delete(r.mu.uses, e.ID)
+		r.mu.size -= e.Size
 		if e.broken {
 			r.mu.broken++
 		}
@@ -496,55 +498,147 @@ func (r *residents) gone(victims []*resident) {
 type presence uint8
 
 const (
-	absent presence = iota
-	present
-	leaving // it must not be touched
+	Absent presence = iota
+	Present
+	Leaving // it must not be touched
 )
 
-// state tells whether an object has a file.
-func (r *residents) state(id content.Identity) presence {
+// State tells whether an object has a file.
+func (r *Residents) State(id content.Identity) presence {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := r.mu.table[id]; {
 	case e == nil:
-		return absent
+		return Absent
 	case e.evicting:
-		return leaving
+		return Leaving
 	default:
-		return present
+		return Present
 	}
 }
 
-// takeUses returns what the index does not know yet of the use of objects.
-func (r *residents) takeUses() map[content.Identity]content.Use {
+// TakeUses returns what the index does not know yet of the use of objects.
+func (r *Residents) TakeUses() map[content.Identity]content.Use {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uses := make(map[content.Identity]content.Use, len(r.mu.uses))
 	for id, e := range r.mu.uses {
-		uses[id] = r.useLocked(e)
+		uses[id] = e.use(&r.mu.released)
 	}
 	clear(r.mu.uses)
 	return uses
 }
 
-// use returns what is to be stored of the use of an object.
-func (r *residents) use(id content.Identity) content.Use {
+// Use returns what is to be stored of the use of an object.
+func (r *Residents) Use(id content.Identity) content.Use {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.uses, id)
 	if e := r.mu.table[id]; e != nil {
-		return r.useLocked(e)
+		return e.use(&r.mu.released)
 	}
 	return content.Use{}
 }
 
-func (r *residents) useLocked(e *resident) content.Use {
-	return content.Use{Last: e.used, Released: e.list == &r.mu.released}
+// use returns what is to be stored of the use of an object, which released has if it was
+// released.
+func (e *Resident) use(released *residentList) content.Use {
+	return content.Use{Last: e.Used, Released: e.list == released}
 }
 
-// usage returns the number of objects and of bytes, and the limit.
-func (r *residents) usage() (objects int, size, limit int64) {
+// Broken counts the objects that had to go although they were held.
+func (r *Residents) Broken() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.broken
+}
+
+// Held returns how many objects are held.
+func (r *Residents) Held() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mu.held)
+}
+
+// Usage returns the number of objects and of bytes, and the limit.
+func (r *Residents) Usage() (objects int, size, limit int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.mu.table), r.mu.size, r.mu.limit
+}
+
+// Hold counts a hold.
+func (r *Residents) Hold(id content.Identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.held[id]++
+	if e := r.mu.table[id]; e != nil && r.mu.held[id] == 1 {
+		r.placeLocked(e, &r.mu.kept)
+	}
+}
+
+// Unhold counts a hold less and tells whether it was the last.
+func (r *Residents) Unhold(id content.Identity, released bool) (last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.mu.held[id] {
+	case 0:
+		return true
+	case 1:
+		delete(r.mu.held, id)
+	default:
+		r.mu.held[id]--
+		return false
+	}
+	e := r.mu.table[id]
+	if e == nil {
+		return true
+	}
+	e.wanted, e.visited = false, e.visited && !released
+	r.mu.uses[id] = e
+	if released {
+		r.placeLocked(e, &r.mu.released)
+	} else {
+		r.placeLocked(e, &r.mu.main)
+	}
+	r.roomLocked()
+	return true
+}
+
+// TakeIdle is take for what nobody holds.
+func (r *Residents) TakeIdle(id content.Identity) (e *Resident, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.held[id] > 0 {
+		return nil, true
+	}
+	e = r.mu.table[id]
+	if e == nil || e.evicting {
+		return nil, false
+	}
+	r.leaveLocked(e)
+	return e, false
+}
+
+// Drop wants an object gone.
+func (r *Residents) Drop(id content.Identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.dropped[id] = true
+}
+
+// DroppedNow returns what is wanted gone.
+func (r *Residents) DroppedNow() []content.Identity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.mu.dropped))
+}
+
+// Undrop ends that.
+func (r *Residents) Undrop(ids ...content.Identity) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		delete(r.mu.dropped, id)
+	}
 }

@@ -1,4 +1,4 @@
-package cache
+package eviction
 
 import (
 	"encoding/binary"
@@ -10,31 +10,31 @@ import (
 )
 
 // evicting returns residents of which eviction follows the limit at once.
-func evicting(limit int64) *residents {
-	r := newResidents(func() {})
-	r.setLimit(limit)
+func evicting(limit int64) *Residents {
+	r := New(func() {})
+	r.SetLimit(limit)
 	return r
 }
 
 // use plays one use of an object of a size: it is read, and written if it is
 // absent. It tells whether it was there.
-func (r *residents) play(n uint64, size int64) (hit bool) {
+func (r *Residents) play(n uint64, size int64) (hit bool) {
 	id := testIdentity(n)
-	r.opened(id)
-	if r.state(id) == present {
+	r.Opened(id)
+	if r.State(id) == Present {
 		return true
 	}
-	r.reserve(id, size, false)
+	r.Reserve(id, size, false)
 	for {
-		bytes, keen := r.excess()
+		bytes, keen := r.Excess()
 		if bytes == 0 {
 			break
 		}
-		e := r.pick(keen)
+		e := r.Pick(keen)
 		if e == nil {
 			break
 		}
-		r.gone([]*resident{e})
+		r.Gone([]*Resident{e})
 	}
 	return false
 }
@@ -50,7 +50,7 @@ const (
 	testObject = 100_000
 	// testResidents is how many of them fit.
 	testResidents = 1000
-	testLimit     = testResidents * (testObject + residentOverhead)
+	testLimit     = testResidents * (testObject + Overhead)
 )
 
 func TestScanDoesNotDisplaceWhatIsUsed(t *testing.T) {
@@ -130,14 +130,14 @@ func TestReleasedObjectsGoFirst(t *testing.T) {
 		r.play(n, testObject)
 	}
 	for n := range uint64(100) {
-		r.release(testIdentity(300 + n))
+		r.Release(testIdentity(300 + n))
 	}
 	for n := range uint64(150) {
 		r.play(1_000_000+n, testObject)
 	}
 	for n := range uint64(900) {
 		was := n >= 300 && n < 400
-		if got := r.state(testIdentity(n)); !was && got != present {
+		if got := r.State(testIdentity(n)); !was && got != Present {
 			t.Errorf("object %d went although others were released", n)
 		}
 	}
@@ -147,34 +147,34 @@ func TestOnlyWhatWasHeldWhenItWasPickedIsABrokenHold(t *testing.T) {
 	r := evicting(testLimit)
 	id := testIdentity(1)
 	r.play(1, testObject)
-	r.newRound()
-	e := r.pick(takeIdle)
-	if e == nil || e.id != id {
+	r.NewRound()
+	e := r.Pick(takeIdle)
+	if e == nil || e.ID != id {
 		t.Fatalf("picked %v", e)
 	}
-	r.hold(id) // for whoever fetches it anew when it is gone
-	r.gone([]*resident{e})
+	r.Hold(id) // for whoever fetches it anew when it is gone
+	r.Gone([]*Resident{e})
 	if r.mu.broken != 0 {
 		t.Error("a hold that came while the object left counts as broken")
 	}
 	r.play(1, testObject)
-	if e := r.pick(takeWanted); e != nil {
+	if e := r.Pick(TakeWanted); e != nil {
 		t.Fatalf("what is held was picked")
 	}
-	if e = r.pick(takeHeld); e == nil || e.id != id {
+	if e = r.Pick(TakeHeld); e == nil || e.ID != id {
 		t.Fatalf("picked %v", e)
 	}
-	r.putBack(e)
-	r.unhold(id, true)
-	r.newRound()
-	r.gone([]*resident{r.pick(takeIdle)})
+	r.PutBack(e)
+	r.Unhold(id, true)
+	r.NewRound()
+	r.Gone([]*Resident{r.Pick(takeIdle)})
 	if r.mu.broken != 0 {
 		t.Error("what was put back, let go and evicted counts as a broken hold")
 	}
 	r.play(1, testObject)
-	r.hold(id)
-	r.newRound()
-	r.gone([]*resident{r.pick(takeHeld)})
+	r.Hold(id)
+	r.NewRound()
+	r.Gone([]*Resident{r.Pick(TakeHeld)})
 	if r.mu.broken != 1 {
 		t.Errorf("%d broken holds, want 1", r.mu.broken)
 	}
@@ -183,20 +183,20 @@ func TestOnlyWhatWasHeldWhenItWasPickedIsABrokenHold(t *testing.T) {
 func TestWhatIsAboutToBeWrittenIsNotTakenForEmpty(t *testing.T) {
 	r := evicting(testLimit)
 	id := testIdentity(1)
-	r.hold(id)
-	r.reserve(id, testObject, true)
-	if e := r.takeEmpty(id); e != nil {
+	r.Hold(id)
+	r.Reserve(id, testObject, true)
+	if e := r.TakeEmpty(id); e != nil {
 		t.Fatal("an object with room was taken for empty: its file would be nobody's")
 	}
-	r.unreserve(id, testObject)
-	e := r.takeEmpty(id)
+	r.Unreserve(id, testObject)
+	e := r.TakeEmpty(id)
 	if e == nil {
 		t.Fatal("an empty object was not taken")
 	}
-	if answer, _ := r.reserve(id, testObject, true); answer != reserveBusy {
+	if answer, _ := r.Reserve(id, testObject, true); answer != Busy {
 		t.Errorf("room for what is leaving: %v", answer)
 	}
-	r.gone([]*resident{e})
+	r.Gone([]*Resident{e})
 	if r.mu.broken != 0 || r.mu.size != 0 {
 		t.Errorf("%d broken holds and %d bytes after nothing went", r.mu.broken, r.mu.size)
 	}
@@ -206,14 +206,14 @@ func TestWantedObjectsStayUntilTheyWereUsed(t *testing.T) {
 	r := evicting(testLimit)
 	wanted := func() (left int) {
 		for n := range uint64(200) {
-			if r.state(testIdentity(n)) == present {
+			if r.State(testIdentity(n)) == Present {
 				left++
 			}
 		}
 		return left
 	}
 	for n := range uint64(200) {
-		r.reserve(testIdentity(n), testObject, true)
+		r.Reserve(testIdentity(n), testObject, true)
 	}
 	for n := range uint64(5000) {
 		r.play(1_000_000+n, testObject)
@@ -222,8 +222,8 @@ func TestWantedObjectsStayUntilTheyWereUsed(t *testing.T) {
 		t.Fatalf("%d of 200 are left", n)
 	}
 	for n := range uint64(100) {
-		r.opened(testIdentity(n))
-		r.release(testIdentity(100 + n))
+		r.Opened(testIdentity(n))
+		r.Release(testIdentity(100 + n))
 	}
 	for n := range uint64(5000) {
 		r.play(2_000_000+n, testObject)
@@ -233,9 +233,9 @@ func TestWantedObjectsStayUntilTheyWereUsed(t *testing.T) {
 		t.Errorf("%d are left although all were used or released", n)
 	}
 	for n := range uint64(50) {
-		r.reserve(testIdentity(5000+n), testObject, true)
+		r.Reserve(testIdentity(5000+n), testObject, true)
 	}
-	for r.pick(takeWanted) != nil {
+	for r.Pick(TakeWanted) != nil {
 	}
 	if r.mu.window.len+r.mu.main.len+r.mu.released.len != 0 {
 		t.Error("force left something")
@@ -247,59 +247,59 @@ func TestWantedObjectsStayUntilTheyWereUsed(t *testing.T) {
 func TestAccountsBalance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	r := evicting(testLimit)
-	var leaving []*resident
+	var leaving []*Resident
 	for range 200_000 {
 		n := rng.Uint64N(3000)
 		id := testIdentity(n)
 		switch rng.IntN(12) {
 		case 10:
-			r.hold(id)
+			r.Hold(id)
 		case 11:
-			r.unhold(id, rng.IntN(2) == 0)
+			r.Unhold(id, rng.IntN(2) == 0)
 		case 0, 1, 2:
-			r.reserve(id, rng.Int64N(2*testObject), rng.IntN(20) == 0)
+			r.Reserve(id, rng.Int64N(2*testObject), rng.IntN(20) == 0)
 		case 3:
-			if e := r.mu.table[id]; e != nil && e.size > 5000 {
-				r.unreserve(id, 1000)
+			if e := r.mu.table[id]; e != nil && e.Size > 5000 {
+				r.Unreserve(id, 1000)
 			}
 		case 4, 5:
-			r.opened(id)
+			r.Opened(id)
 		case 6:
-			r.release(id)
+			r.Release(id)
 		case 7:
-			if e := r.pick(keenness(rng.IntN(3))); e != nil {
+			if e := r.Pick(Keenness(rng.IntN(3))); e != nil {
 				leaving = append(leaving, e)
 			}
 		case 8:
 			if len(leaving) > 0 {
 				i := rng.IntN(len(leaving))
 				if rng.IntN(2) == 0 {
-					r.putBack(leaving[i])
+					r.PutBack(leaving[i])
 				} else {
-					r.gone(leaving[i : i+1])
+					r.Gone(leaving[i : i+1])
 				}
 				leaving = slices.Delete(leaving, i, i+1)
 			}
 		case 9:
-			if e := r.take(id); e != nil {
+			if e := r.Take(id); e != nil {
 				leaving = append(leaving, e)
 			}
 		}
 	}
 	var all, listed, inLists int64
 	for _, e := range r.mu.table {
-		all += e.size
+		all += e.Size
 		if !e.evicting {
 			listed++
 		}
 	}
-	for _, l := range r.lists() {
+	for _, l := range lists(r) {
 		var size int64
 		for e := l.head.next; e != &l.head; e = e.next {
-			size += e.size
+			size += e.Size
 			inLists++
-			if kept := e.wanted || r.mu.held[e.id] > 0; kept != (l == &r.mu.kept) {
-				t.Errorf("an object with %d holds, wanted %v, is in the wrong queue", r.mu.held[e.id], e.wanted)
+			if kept := e.wanted || r.mu.held[e.ID] > 0; kept != (l == &r.mu.kept) {
+				t.Errorf("an object with %d holds, wanted %v, is in the wrong queue", r.mu.held[e.ID], e.wanted)
 			}
 		}
 		if size != l.size {
