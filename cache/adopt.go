@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -33,7 +34,7 @@ func (c *Cache) Adopt(ctx context.Context, obj oss.Object, crc64 uint64, path st
 		return false, err
 	}
 	defer o.release()
-	if c.ssd == nil || obj.Size == 0 || !c.ssd.health.writable() || !c.ssd.sameFileSystem(path) {
+	if c.ssd == nil || obj.Size == 0 || !c.ssd.health.Writable() || !c.ssd.sameFileSystem(path) {
 		return false, nil
 	}
 	adopted, err = c.ssd.adopt(ctx, o, crc64, path)
@@ -74,11 +75,11 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 		t.dropEmpty(o)
 		return false, nil
 	}
-	err = t.fs.moveIn(path, fileName(o.id))
+	err = t.fs.MoveIn(path, disk.FileName(o.id))
 	o.mu.Lock()
 	alone := o.mu.disk.blocked && o.mu.disk.epoch == epoch // nobody threw the object away meanwhile
 	o.mu.disk.blocked = false
-	ok := err == nil && alone && o.install(sums, crc64, inode{st.Ino, bornAt(f)})
+	ok := err == nil && alone && o.install(sums, crc64, disk.InodeOf(f, st.Ino))
 	o.notify()
 	o.mu.Unlock()
 	switch {
@@ -93,7 +94,7 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 	if r := t.residents.Take(o.id); r != nil {
 		t.residents.Gone([]*eviction.Resident{r})
 	}
-	t.health.writeFailed(err)
+	t.health.WriteFailed(err)
 	return false, err
 }
 
@@ -175,7 +176,7 @@ func (t *ssdTier) enter(o *object) (epoch int, ok bool) {
 
 // install notes that the file with that inode has every block. It returns false if
 // the checksums do not agree with what is known of the object. o.mu must be held.
-func (o *object) install(sums [][]content.Sums, crc64 uint64, file inode) bool {
+func (o *object) install(sums [][]content.Sums, crc64 uint64, file disk.Inode) bool {
 	if o.mu.hasCRC64 && o.mu.crc64 != crc64 {
 		return false
 	}

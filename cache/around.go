@@ -157,7 +157,7 @@ func (o *object) mayFetchAround(n int64) bool {
 	switch {
 	case a.refused || o.mu.handles == 0 || a.asked+n > o.geometry.Size:
 		return false
-	case c.ssd != nil && c.ssd.health.writable():
+	case c.ssd != nil && c.ssd.health.Writable():
 		// What the disk cannot take in time would be dropped, and fetched again.
 		if !c.ssd.queue.hasRoom(a.flying + extentCost(n)) {
 			return false

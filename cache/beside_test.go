@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 )
 
 // fillOnce makes the first write to an object file end in err, once another write of it
 // has begun, which goes on when the first has been told.
-func fillOnce(c *Cache, disk *faultFS, err error) {
+func fillOnce(c *Cache, drive *faultFS, err error) {
 	var writes atomic.Int32
 	second := make(chan struct{})
 	announce := sync.OnceFunc(func() { close(second) })
 	dropped := c.Stats().SSD.DroppedWrites
-	disk.set(func() {
-		disk.mu.writeErr = func(name string) error {
-			if !strings.HasPrefix(name, objectsName) {
+	drive.set(func() {
+		drive.mu.writeErr = func(name string) error {
+			if !strings.HasPrefix(name, disk.ObjectsName) {
 				return nil
 			}
 			if writes.Add(1) == 1 {

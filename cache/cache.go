@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -54,12 +55,12 @@ type Cache struct {
 // Errors that say what is wrong with cfg.Dir are [ErrDirInUse], [ErrDirForeign],
 // [ErrDirVersion] and [ErrNoSpace].
 func Open(cfg Config, demand, prefetch oss.RangeReader, reg prometheus.Registerer, log *slog.Logger) (*Cache, error) {
-	return open(cfg, demand, prefetch, reg, log, func(dir string) (fileSystem, error) { return openFileSystem(dir) })
+	return open(cfg, demand, prefetch, reg, log, func(dir string) (disk.FileSystem, error) { return disk.OpenLocal(dir) })
 }
 
 // open is Open on a file system of the caller's.
 func open(cfg Config, demand, prefetch oss.RangeReader, reg prometheus.Registerer, log *slog.Logger,
-	files func(dir string) (fileSystem, error),
+	files func(dir string) (disk.FileSystem, error),
 ) (*Cache, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
@@ -96,7 +97,7 @@ func open(cfg Config, demand, prefetch oss.RangeReader, reg prometheus.Registere
 	return c, nil
 }
 
-func (c *Cache) openSSD(cfg Config, files func(dir string) (fileSystem, error)) error {
+func (c *Cache) openSSD(cfg Config, files func(dir string) (disk.FileSystem, error)) error {
 	fsys, err := files(cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("open cache directory: %w", err)
@@ -308,7 +309,7 @@ func (c *Cache) discard(o *object, waste leftovers, why error) {
 		e.release()
 	}
 	if waste.file != nil {
-		waste.file.release()
+		waste.file.Release()
 	}
 	c.ssd.discard(o)
 }

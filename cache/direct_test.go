@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -48,8 +49,8 @@ func TestLargeExtentsAreWrittenPastThePageCache(t *testing.T) {
 // Where direct writes are refused, the others do.
 func TestFileSystemWithoutDirectWrites(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
-	c, err := open(Config{Dir: dir, Memory: minMemory, MinFreeBytes: 1, MinFreeInodes: 1}, s, s, nil, testLog(t), func(dir string) (fileSystem, error) {
-		disk, err := openFileSystem(dir)
+	c, err := open(Config{Dir: dir, Memory: minMemory, MinFreeBytes: 1, MinFreeInodes: 1}, s, s, nil, testLog(t), func(dir string) (disk.FileSystem, error) {
+		disk, err := disk.OpenLocal(dir)
 		return &indirectFS{disk}, err
 	})
 	if err != nil {
@@ -76,16 +77,16 @@ func TestFileSystemWithoutDirectWrites(t *testing.T) {
 }
 
 // indirectFS takes no direct writes.
-type indirectFS struct{ *osFileSystem }
+type indirectFS struct{ *disk.Local }
 
-func (f *indirectFS) open(name string, flag int) (diskIO, error) {
-	io, err := f.osFileSystem.open(name, flag)
+func (f *indirectFS) Open(name string, flag int) (disk.IO, error) {
+	io, err := f.Local.Open(name, flag)
 	if err != nil {
 		return nil, err
 	}
 	return indirectFile{io}, nil
 }
 
-type indirectFile struct{ diskIO }
+type indirectFile struct{ disk.IO }
 
-func (indirectFile) openDirect() (directWriter, error) { return nil, unix.EINVAL }
+func (indirectFile) OpenDirect() (disk.DirectWriter, error) { return nil, unix.EINVAL }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/index"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -30,8 +31,8 @@ func TestCacheOfVersion1IsConverted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	format := filepath.Join(dir, formatName)
-	if err := os.WriteFile(format, []byte(formatMagic+"version 1\n"), 0o600); err != nil {
+	format := filepath.Join(dir, disk.FormatName)
+	if err := os.WriteFile(format, []byte(disk.FormatMagic+"version 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := openCache(t, s, Config{Dir: dir})
@@ -42,10 +43,10 @@ func TestCacheOfVersion1IsConverted(t *testing.T) {
 	if n := s.requests(); n != 0 {
 		t.Errorf("%d requests for what the cache of version 1 had", n)
 	}
-	if now, err := os.ReadFile(format); err != nil || string(now) != formatMagic+"version 2\n" {
+	if now, err := os.ReadFile(format); err != nil || string(now) != disk.FormatMagic+"version 2\n" {
 		t.Errorf("the format is %q, %v", now, err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, objectsName, "*", "??"))
+	left, err := filepath.Glob(filepath.Join(dir, disk.ObjectsName, "*", "??"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v, %v", left, err)
 	}
@@ -56,7 +57,7 @@ func TestRemainsOfARemovedCacheAreTakenOver(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	obj := s.put("a", 70_000)
 	warm(t, s, dir, obj)
-	for _, name := range []string{formatName, index.Name, lockName} {
+	for _, name := range []string{disk.FormatName, index.Name, "lock"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -87,8 +88,8 @@ func TestNothingIsMadeInADirectoryThatWasEmptied(t *testing.T) {
 	h := openObject(t, c, s.put("a", 3<<20))
 	checkRead(t, s, h, 0, 3<<20)
 	waitUntil(t, "the disk is not used", func() bool { return c.Stats().SSD.State != "ok" })
-	c.ssd.health.probed(c.ssd.probe())
-	c.ssd.health.probed(c.ssd.probe())
+	c.ssd.health.Probed(c.ssd.probe())
+	c.ssd.health.Probed(c.ssd.probe())
 	if state := c.Stats().SSD.State; state == "ok" {
 		t.Errorf("the disk is %s", state)
 	}
@@ -101,7 +102,7 @@ func TestNothingIsMadeInADirectoryThatWasEmptied(t *testing.T) {
 func TestObjectsThatAreRemovedComeBack(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	c := openCache(t, s, Config{Dir: dir})
-	if err := os.RemoveAll(filepath.Join(dir, objectsName)); err != nil {
+	if err := os.RemoveAll(filepath.Join(dir, disk.ObjectsName)); err != nil {
 		t.Fatal(err)
 	}
 	obj := s.put("a", 3<<20)
@@ -135,8 +136,8 @@ func TestDiskFullOfFilesThatNobodyKnowsIsSwept(t *testing.T) {
 		}
 		return n
 	}
-	c, err := open(Config{Dir: dir, Memory: minMemory, MinFreeBytes: 1, MinFreeInodes: 1}, s, s, nil, testLog(t), func(dir string) (fileSystem, error) {
-		disk, err := openFileSystem(dir)
+	c, err := open(Config{Dir: dir, Memory: minMemory, MinFreeBytes: 1, MinFreeInodes: 1}, s, s, nil, testLog(t), func(dir string) (disk.FileSystem, error) {
+		disk, err := disk.OpenLocal(dir)
 		return &fullDisk{disk, left}, err
 	})
 	if err != nil {
@@ -150,16 +151,16 @@ func TestDiskFullOfFilesThatNobodyKnowsIsSwept(t *testing.T) {
 
 // fullDisk has no room while there are files.
 type fullDisk struct {
-	*osFileSystem
+	*disk.Local
 	files func() int64
 }
 
-func (d *fullDisk) space() (diskSpace, error) {
+func (d *fullDisk) Space() (disk.Space, error) {
 	free := int64(1 << 30)
 	if d.files() > 0 {
 		free = 2
 	}
-	return diskSpace{bytes: 1 << 30, freeBytes: free, inodes: 1 << 20, freeInodes: 1 << 20}, nil
+	return disk.Space{Bytes: 1 << 30, FreeBytes: free, Inodes: 1 << 20, FreeInodes: 1 << 20}, nil
 }
 
 // A daemon whose directory was emptied and given to another changes none of the
@@ -203,35 +204,35 @@ func TestDirectoriesDoNotTakeTheLastInodes(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,nr_inodes=40"); err != nil {
 		t.Fatal(err)
 	}
-	disk, err := openFileSystem(dir)
+	drive, err := disk.OpenLocal(dir)
 	if err != nil {
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := disk.close(); err != nil {
+		if err := drive.Close(); err != nil {
 			t.Error(err)
 		}
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 	})
-	if err := os.WriteFile(filepath.Join(dir, formatName), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, disk.FormatName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 200 {
 		var id content.Identity
 		id[0], id[1] = byte(i), byte(i>>8)
-		f, err := disk.open(fileName(id), os.O_CREATE)
+		f, err := drive.Open(disk.FileName(id), os.O_CREATE)
 		if err != nil {
 			t.Fatalf("object %d: %v", i, err)
 		}
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := disk.remove(fileName(id)); err != nil {
+		if err := drive.Remove(disk.FileName(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if names, err := disk.list(objectsName); err != nil || len(names) != 0 {
+	if names, err := drive.List(disk.ObjectsName); err != nil || len(names) != 0 {
 		t.Errorf("empty directories are left: %q, %v", names, err)
 	}
 }

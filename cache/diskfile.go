@@ -1,42 +1,10 @@
 package cache
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"sync/atomic"
-	"syscall"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/index"
 )
-
-// diskFile is an open object file, shared by those who use it. It is closed with
-// the last of them; eviction merely unlinks it.
-type diskFile struct {
-	diskIO
-	refs     atomic.Int32
-	inode    inode
-	directly directFile
-	// given says that the file is the cache's no more: Take gave it to somebody who
-	// changes it.
-	given atomic.Bool
-}
-
-func (f *diskFile) acquire() { f.refs.Add(1) }
-
-func (f *diskFile) release() {
-	if f.refs.Add(-1) == 0 {
-		// Nothing depends on it: what must last was synced by then.
-		_ = f.Close()
-		if w := f.directly.writer; w != nil {
-			_ = w.Close()
-		}
-	}
-}
 
 // diskState is what an object knows of its file. Guarded by object.mu.
 type diskState struct {
@@ -50,8 +18,8 @@ type diskState struct {
 	exists bool
 	// file is open while handles or writes need it. inode is the file that the
 	// trusted blocks are in.
-	file  *diskFile
-	inode inode
+	file  *disk.File
+	inode disk.Inode
 	// opening, while somebody opens the file, is closed when that has ended.
 	opening chan struct{}
 	// blocks and trusted are how many there are in all segments.
@@ -76,7 +44,7 @@ type diskState struct {
 // diskReadable tells whether what is on SSD may be read. o.mu must be held.
 func (o *object) diskReadable() bool {
 	d := &o.mu.disk
-	return d.blocks > 0 && d.loaded && !d.blocked && o.cache.ssd.health.readable()
+	return d.blocks > 0 && d.loaded && !d.blocked && o.cache.ssd.health.Readable()
 }
 
 // wholeOnDisk tells whether the file has every block. o.mu must be held.
@@ -87,7 +55,7 @@ func (o *object) wholeOnDisk() bool {
 
 // idleFile takes the open file from an object that nobody uses. o.mu must be held;
 // the caller must release the file.
-func (o *object) idleFile() *diskFile {
+func (o *object) idleFile() *disk.File {
 	d := &o.mu.disk
 	if o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 {
 		return nil
@@ -129,7 +97,7 @@ func (o *object) lose(s content.Span) {
 	seg.trusted.Remove(s.First, s.End)
 	d.blocks += int64(seg.disk.Count() - had)
 	d.trusted += int64(seg.trusted.Count() - trusted)
-	o.cache.ssd.checked.remove(o.id)
+	o.cache.ssd.checked.Remove(o.id)
 	o.cache.ssd.mark(o)
 }
 
@@ -141,12 +109,12 @@ func (o *object) distrust() {
 		}
 	}
 	o.mu.disk.trusted = 0
-	o.cache.ssd.checked.remove(o.id)
+	o.cache.ssd.checked.Remove(o.id)
 }
 
 // open returns the object's file, with a reference for the caller. If create is
 // set, a file that does not exist is made.
-func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
+func (t *ssdTier) open(o *object, create bool) (*disk.File, error) {
 	d := &o.mu.disk
 	o.mu.Lock()
 	for d.file == nil && d.opening != nil {
@@ -157,24 +125,24 @@ func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
 		o.mu.Lock()
 	}
 	if f := d.file; f != nil {
-		f.acquire()
+		f.Acquire()
 		o.mu.Unlock()
 		return f, nil
 	}
-	flag := 0
+	newFile := false
 	switch {
 	case d.blocked || !d.loaded || !d.exists && !create:
 		o.mu.Unlock()
 		return nil, errGone
 	case !d.exists:
 		// What an earlier life left there is of no use.
-		flag = os.O_CREATE
+		newFile = true
 	}
 	epoch, opening := d.epoch, make(chan struct{})
 	d.opening = opening
 	o.mu.Unlock()
 
-	f, err := t.openFile(o, flag)
+	f, err := disk.OpenFile(t.fs, disk.FileName(o.id), o.geometry.Size, newFile, !o.small())
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -187,71 +155,46 @@ func (t *ssdTier) open(o *object, create bool) (*diskFile, error) {
 		return nil, err
 	}
 	if d.epoch != epoch || d.blocked {
-		f.release()
+		f.Release()
 		return nil, errGone
 	}
-	if d.inode != f.inode {
+	if d.inode != f.Inode {
 		// Not the file that we wrote: somebody put another in its place.
 		o.distrust()
-		d.inode = f.inode
+		d.inode = f.Inode
 	}
 	d.exists = true
 	if o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 {
-		f.acquire()
+		f.Acquire()
 		d.file = f
 	}
 	return f, nil
 }
 
-// openFile opens the file of an object and checks that it is as long as the
-// object. A new one is made so, unless one write will do it.
-func (t *ssdTier) openFile(o *object, flag int) (*diskFile, error) {
-	io, err := t.fs.open(fileName(o.id), flag)
-	if err != nil {
-		return nil, err
+// rememberChecked notes that the file of o is whole and right, if it is. o.mu must
+// be held.
+func (o *object) rememberChecked() {
+	if d := &o.mu.disk; !o.small() && o.wholeOnDisk() && o.wholeChecked() && d.inode != (disk.Inode{}) {
+		o.cache.ssd.checked.Add(o.id, d.inode)
 	}
-	f := &diskFile{diskIO: io}
-	f.refs.Store(1)
-	created := flag&os.O_CREATE != 0
-	if created && !o.small() {
-		err = f.Truncate(o.geometry.Size)
-	}
-	var info fs.FileInfo
-	if err == nil {
-		info, err = f.Stat()
-	}
-	if err == nil && !created && info.Size() != o.geometry.Size {
-		err = fmt.Errorf("%w: %d bytes instead of %d", errDamaged, info.Size(), o.geometry.Size)
-	}
-	if err != nil {
-		f.release()
-		return nil, err
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		f.inode.number = st.Ino
-	}
-	if file := f.osFile(); file != nil {
-		f.inode.born = bornAt(file)
-	}
-	return f, nil
 }
 
-// inode tells a file from others that were or will be in its place: the number of one
-// that was removed is used again at once, but not with the time at which it was made, in
-// nanoseconds since 1970; 0 where the file system does not know it.
-type inode struct {
-	number uint64
-	born   int64
+// wholeChecked tells whether every block that is on SSD, and the whole, was
+// checked. o.mu must be held.
+func (o *object) wholeChecked() bool {
+	return o.mu.disk.trusted == o.mu.disk.blocks && (o.mu.checked || !o.mu.hasCRC64)
 }
 
-// bornAt returns when a file was made.
-func bornAt(file *os.File) int64 {
-	var st unix.Statx_t
-	if err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
-		return 0
+// recallChecked takes over what an earlier record of o knew. o.mu must be held.
+func (o *object) recallChecked() {
+	file, ok := o.cache.ssd.checked.Inode(o.id)
+	if !ok || !o.wholeOnDisk() {
+		return
 	}
-	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	for _, seg := range o.mu.segments {
+		if seg != nil {
+			seg.trusted = seg.disk
+		}
+	}
+	o.mu.disk.trusted, o.mu.disk.inode = o.mu.disk.blocks, file
 }
-
-// errDamaged means that an object file is not as it was left.
-var errDamaged = errors.New("cache file is damaged")

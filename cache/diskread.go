@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -30,7 +31,7 @@ func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) erro
 	if err != nil {
 		return t.readError(o, err)
 	}
-	defer f.release()
+	defer f.Release()
 	for s := range o.geometry.Spans(off, int64(len(p))) {
 		start := max(off, o.geometry.Offset(s))
 		end := min(off+int64(len(p)), o.geometry.Offset(s)+o.geometry.Length(s))
@@ -65,11 +66,11 @@ func (o *object) endDiskRead() {
 
 // readSpan reads from one segment. It goes on after a block that is not there, so
 // that all of those are known when errGone is returned.
-func (t *ssdTier) readSpan(o *object, f *diskFile, s content.Span, p []byte, off int64) (err error) {
+func (t *ssdTier) readSpan(o *object, f *disk.File, s content.Span, p []byte, off int64) (err error) {
 	o.mu.Lock()
 	seg := o.segment(s.Segment)
 	trusted := seg.trusted
-	if o.mu.disk.inode != f.inode {
+	if o.mu.disk.inode != f.Inode {
 		trusted = content.BlockSet{}
 	}
 	o.mu.Unlock()
@@ -97,7 +98,7 @@ func (t *ssdTier) readSpan(o *object, f *diskFile, s content.Span, p []byte, off
 
 // readChecked reads one block, compares its checksum, and copies what of it
 // belongs into p, which begins at off.
-func (t *ssdTier) readChecked(o *object, f *diskFile, s content.Span, p []byte, off int64) error {
+func (t *ssdTier) readChecked(o *object, f *disk.File, s content.Span, p []byte, off int64) error {
 	start, n := o.geometry.Offset(s), o.geometry.Length(s)
 	var block []byte
 	if start >= off && start+n <= off+int64(len(p)) {
@@ -122,7 +123,7 @@ func (t *ssdTier) readChecked(o *object, f *diskFile, s content.Span, p []byte, 
 	case seg.crc32[s.First] != sum:
 		o.lose(s)
 		o.mu.Unlock()
-		t.complain(o, start, n, errDamaged)
+		t.complain(o, start, n, disk.ErrDamaged)
 		return errGone
 	}
 	o.mu.Unlock()
@@ -134,7 +135,7 @@ func (t *ssdTier) readChecked(o *object, f *diskFile, s content.Span, p []byte, 
 	o.mu.Lock()
 	var corrupt error
 	var waste leftovers
-	if seg := o.segment(s.Segment); seg.disk.Has(s.First) && seg.crc32[s.First] == sum && o.mu.disk.inode == f.inode {
+	if seg := o.segment(s.Segment); seg.disk.Has(s.First) && seg.crc32[s.First] == sum && o.mu.disk.inode == f.Inode {
 		o.trust(s)
 		if needHash {
 			whole := seg.whole
@@ -160,17 +161,17 @@ func (t *ssdTier) readChecked(o *object, f *diskFile, s content.Span, p []byte, 
 }
 
 // pread reads from the file. What cannot be read is forgotten.
-func (t *ssdTier) pread(o *object, f *diskFile, s content.Span, p []byte, off int64) error {
-	slot := t.health.begin()
+func (t *ssdTier) pread(o *object, f *disk.File, s content.Span, p []byte, off int64) error {
+	slot := t.health.Begin()
 	n, err := f.ReadAt(p, off)
-	t.health.end(slot)
+	t.health.End(slot)
 	if n == len(p) {
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: it ends at %d", errDamaged, off+int64(n))
+		err = fmt.Errorf("%w: it ends at %d", disk.ErrDamaged, off+int64(n))
 	} else {
-		t.health.readFailed(err)
+		t.health.ReadFailed(err)
 	}
 	o.mu.Lock()
 	o.lose(s)
@@ -198,26 +199,20 @@ func (t *ssdTier) complain(o *object, off, n int64, err error) {
 func (t *ssdTier) readError(o *object, err error) error {
 	switch {
 	case errors.Is(err, errGone):
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged),
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, disk.ErrDamaged),
 		errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		t.complain(o, 0, o.geometry.Size, err)
 		t.discard(o)
 	default:
-		if !shortage(err) {
-			t.health.readFailed(err)
+		if !disk.Shortage(err) {
+			t.health.ReadFailed(err)
 		}
 		o.mu.Lock()
 		file := o.unload()
 		o.mu.Unlock()
 		if file != nil {
-			file.release()
+			file.Release()
 		}
 	}
 	return errGone
-}
-
-// shortage tells whether an error says that this process, or the kernel, has too
-// few of something, which is not the disk's fault.
-func shortage(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/eviction"
 )
 
@@ -266,7 +267,7 @@ func (t *ssdTier) written(j writeJob, err error) {
 	o.notify()
 	o.mu.Unlock()
 	if idle != nil {
-		idle.release()
+		idle.Release()
 	}
 	if err != nil {
 		t.dropEmpty(o)
@@ -283,7 +284,7 @@ func (t *ssdTier) written(j writeJob, err error) {
 func (t *ssdTier) write(j writeJob) error {
 	e := j.extent
 	o := e.object
-	if !t.health.writable() {
+	if !t.health.Writable() {
 		return errNotOK
 	}
 	o.mu.Lock()
@@ -375,11 +376,11 @@ func (t *ssdTier) pwrite(e *extent, s content.Span) error {
 		}
 		return err
 	}
-	defer f.release()
+	defer f.Release()
 	off, n := o.geometry.Offset(s), o.geometry.Length(s)
-	slot := t.health.begin()
+	slot := t.health.Begin()
 	err = t.writeBlocks(f, e.slice(off, n), off)
-	t.health.end(slot)
+	t.health.End(slot)
 	if err != nil {
 		o.mu.Lock()
 		if o.mu.disk.blocks == 0 {
@@ -393,7 +394,7 @@ func (t *ssdTier) pwrite(e *extent, s content.Span) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d := &o.mu.disk
-	if d.blocked || !d.loaded || d.inode != f.inode || e.holds&heldWriting == 0 {
+	if d.blocked || !d.loaded || d.inode != f.Inode || e.holds&heldWriting == 0 {
 		return errBusy
 	}
 	d.exists = true // another part may have met an error, and been the first to
@@ -404,10 +405,10 @@ func (t *ssdTier) pwrite(e *extent, s content.Span) error {
 
 // writeError notes that the disk does not take what it should.
 func (t *ssdTier) writeError(o *object, err error) error {
-	if !shortage(err) {
-		t.health.writeFailed(err)
+	if !disk.Shortage(err) {
+		t.health.WriteFailed(err)
 	}
-	if noSpace(err) {
+	if disk.NoSpace(err) {
 		t.crowded()
 	}
 	return fmt.Errorf("write cache file of %q: %w", o.oss.Key, err)

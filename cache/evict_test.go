@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -41,21 +42,21 @@ func TestEvictionKeepsTheTierWithinItsSize(t *testing.T) {
 // diskUsage returns what the object files occupy.
 func diskUsage(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
-	files, err := openFileSystem(dir)
+	files, err := disk.OpenLocal(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer files.close() //nolint:errcheck // read only
+	defer files.Close() //nolint:errcheck // read only
 	names := func(dir string) []string {
-		names, err := files.list(dir)
+		names, err := files.List(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return names
 	}
-	for _, a := range names(objectsName) {
-		for _, name := range names(objectsName + "/" + a) {
-			if info, err := os.Stat(fmt.Sprint(dir, "/", objectsName, "/", a, "/", name)); err == nil {
+	for _, a := range names(disk.ObjectsName) {
+		for _, name := range names(disk.ObjectsName + "/" + a) {
+			if info, err := os.Stat(fmt.Sprint(dir, "/", disk.ObjectsName, "/", a, "/", name)); err == nil {
 				bytes += info.Size()
 			}
 		}
@@ -146,9 +147,9 @@ func TestMakeRoomFreesWhatItSays(t *testing.T) {
 
 func TestFreeSpaceAndInodesAreLeftToOthers(t *testing.T) {
 	s := newFakeStore()
-	for name, lack := range map[string]diskSpace{
-		"bytes":  {bytes: 1 << 30, freeBytes: 0, inodes: 1000, freeInodes: 900},
-		"inodes": {bytes: 1 << 30, freeBytes: 1 << 29, inodes: 1000, freeInodes: 0},
+	for name, lack := range map[string]disk.Space{
+		"bytes":  {Bytes: 1 << 30, FreeBytes: 0, Inodes: 1000, FreeInodes: 900},
+		"inodes": {Bytes: 1 << 30, FreeBytes: 1 << 29, Inodes: 1000, FreeInodes: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, disk := openFaulty(t, s, Config{Dir: t.TempDir()})

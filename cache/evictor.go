@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/eviction"
 )
 
@@ -98,11 +99,11 @@ type yielded struct {
 
 // yield remembers that bytes were freed for others.
 func (t *ssdTier) yield(bytes int64) yielded {
-	space, err := t.fs.space()
+	space, err := t.fs.Space()
 	if err != nil {
 		return yielded{}
 	}
-	return yielded{bytes: bytes, free: space.freeBytes, until: time.Now().Add(yieldFor)}
+	return yielded{bytes: bytes, free: space.FreeBytes, until: time.Now().Add(yieldFor)}
 }
 
 // left returns how much of the room has not been used.
@@ -116,19 +117,19 @@ func (y yielded) left(free int64) int64 {
 // look evicts what is beyond the limits. It tells whether it found too little
 // because something was in use.
 func (t *ssdTier) look(y yielded) (again bool) {
-	space, err := t.fs.space()
+	space, err := t.fs.Space()
 	if err != nil {
-		t.health.readFailed(err)
+		t.health.ReadFailed(err)
 		return false
 	}
-	t.updateLimit(space, y.left(space.freeBytes))
+	t.updateLimit(space, y.left(space.FreeBytes))
 	excess, keen := t.residents.Excess()
 	freed, _, inUse := t.evict(excess, 0, keen)
 	// What must stay free for others comes before what is wanted here.
-	if short := t.minFreeBytes - space.freeBytes; short > 0 {
+	if short := t.minFreeBytes - space.FreeBytes; short > 0 {
 		t.evict(short, 0, eviction.TakeHeld)
 	}
-	if short := t.minFreeInodes - space.freeInodes; short > 0 && space.inodes > 0 {
+	if short := t.minFreeInodes - space.FreeInodes; short > 0 && space.Inodes > 0 {
 		t.evict(0, short, eviction.TakeHeld)
 	}
 	return freed < excess && inUse > 0
@@ -136,9 +137,9 @@ func (t *ssdTier) look(y yielded) (again bool) {
 
 // updateLimit sets how much the tier may hold: as configured, less what others keep
 // beside it, but no more than leaves the file system its free space, and what was yielded.
-func (t *ssdTier) updateLimit(space diskSpace, yielded int64) {
+func (t *ssdTier) updateLimit(space disk.Space, yielded int64) {
 	_, size, _ := t.residents.Usage()
-	t.residents.SetLimit(max(0, min(t.size-t.beside(), size+space.freeBytes-t.minFreeBytes-yielded)))
+	t.residents.SetLimit(max(0, min(t.size-t.beside(), size+space.FreeBytes-t.minFreeBytes-yielded)))
 }
 
 // evict removes objects until that many bytes and files are freed, or nothing can
@@ -190,20 +191,20 @@ func (t *ssdTier) detach(id content.Identity) bool {
 	o.mu.Lock()
 	d := &o.mu.disk
 	busy := o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 || d.blocked || d.verifying
-	var file *diskFile
+	var file *disk.File
 	if !busy {
 		file = o.unload()
 	}
 	o.mu.Unlock()
 	if file != nil {
-		file.release()
+		file.Release()
 	}
 	return !busy
 }
 
 // unload forgets what is known of the file, which stays as it is, and returns it
 // to be released if it is open. o.mu must be held.
-func (o *object) unload() (file *diskFile) {
+func (o *object) unload() (file *disk.File) {
 	for _, seg := range o.mu.segments {
 		if seg != nil {
 			seg.disk, seg.indexed, seg.trusted = content.BlockSet{}, content.BlockSet{}, content.BlockSet{}
@@ -227,7 +228,7 @@ func (t *ssdTier) removeFiles(leaving []*eviction.Resident) {
 	ids := make([]content.Identity, len(leaving))
 	for i, e := range leaving {
 		ids[i] = e.ID
-		t.checked.remove(e.ID)
+		t.checked.Remove(e.ID)
 	}
 	t.indexing.Lock()
 	err := t.index.Remove(ids)
@@ -238,8 +239,8 @@ func (t *ssdTier) removeFiles(leaving []*eviction.Resident) {
 		t.indexFailed(err)
 	}
 	for _, id := range ids {
-		if err := t.fs.remove(fileName(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.health.writeFailed(err)
+		if err := t.fs.Remove(disk.FileName(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.health.WriteFailed(err)
 		}
 	}
 	t.residents.Gone(leaving)
@@ -248,7 +249,7 @@ func (t *ssdTier) removeFiles(leaving []*eviction.Resident) {
 // blockDisk stops all use of the file, whose content is to be thrown away, and
 // returns it to be released if it is open. o.mu must be held; discard must be
 // called after unlocking.
-func (o *object) blockDisk() (file *diskFile) {
+func (o *object) blockDisk() (file *disk.File) {
 	if o.cache.ssd == nil {
 		return nil
 	}
@@ -266,7 +267,7 @@ func (t *ssdTier) discard(o *object) {
 	file := o.blockDisk()
 	o.mu.Unlock()
 	if file != nil {
-		file.release()
+		file.Release()
 	}
 	if e := t.residents.Take(o.id); e != nil {
 		t.removeFiles([]*eviction.Resident{e})
@@ -286,13 +287,13 @@ func (t *ssdTier) dropEmpty(o *object) {
 	o.mu.Lock()
 	d := &o.mu.disk
 	empty := d.loaded && !d.blocked && d.blocks == 0 && d.writing == 0 && d.fetching == 0 && !d.dirty
-	var file *diskFile
+	var file *disk.File
 	if empty {
 		file = o.unload()
 	}
 	o.mu.Unlock()
 	if file != nil {
-		file.release()
+		file.Release()
 	}
 	if !empty {
 		return
@@ -306,17 +307,17 @@ func (t *ssdTier) dropEmpty(o *object) {
 // indexed before a crash.
 func (t *ssdTier) sweep(ctx context.Context) {
 	removed := 0
-	for _, dir := range t.names(objectsName) {
-		for _, name := range t.names(objectsName + "/" + dir) {
+	for _, dir := range t.names(disk.ObjectsName) {
+		for _, name := range t.names(disk.ObjectsName + "/" + dir) {
 			if ctx.Err() != nil {
 				return
 			}
-			id, ok := parseFileName(dir, name)
+			id, ok := disk.ParseFileName(dir, name)
 			if !ok {
 				continue // not ours
 			}
 			if e := t.residents.Shield(id); e != nil {
-				if t.fs.remove(fileName(id)) == nil {
+				if t.fs.Remove(disk.FileName(id)) == nil {
 					removed++
 				}
 				t.residents.Gone([]*eviction.Resident{e})
@@ -329,9 +330,9 @@ func (t *ssdTier) sweep(ctx context.Context) {
 }
 
 func (t *ssdTier) names(dir string) []string {
-	names, err := t.fs.list(dir)
+	names, err := t.fs.List(dir)
 	if err != nil {
-		t.health.readFailed(err)
+		t.health.ReadFailed(err)
 	}
 	return names
 }

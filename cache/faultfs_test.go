@@ -12,20 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 )
 
 // faultFS is the real file system with faults. It remembers what was not synced,
 // so that a loss of power can be played.
 type faultFS struct {
-	*osFileSystem
-	mu struct {
+	*disk.Local
+	dir string
+	mu  struct {
 		sync.Mutex
 		// These decide, if set, how an operation ends.
 		openErr, readErr, writeErr, syncErr, removeErr func(name string) error
 		// short makes writes stop after that many bytes, if it is not 0.
 		short int
 		// free replaces the free space, if it is not nil.
-		free   *diskSpace
+		free   *disk.Space
 		writes []unsynced
 		// created are the files whose names may be lost.
 		created map[string]bool
@@ -41,17 +43,17 @@ type unsynced struct {
 }
 
 type faultFile struct {
-	osIO
+	disk.LocalIO
 	fs   *faultFS
 	name string
 }
 
 func newFaultFS(dir string) (*faultFS, error) {
-	disk, err := openFileSystem(dir)
+	disk, err := disk.OpenLocal(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &faultFS{osFileSystem: disk}
+	f := &faultFS{Local: disk, dir: dir}
 	f.mu.created = make(map[string]bool)
 	return f, nil
 }
@@ -73,39 +75,39 @@ func (f *faultFS) set(change func()) {
 	change()
 }
 
-func (f *faultFS) open(name string, flag int) (diskIO, error) {
+func (f *faultFS) Open(name string, flag int) (disk.IO, error) {
 	if err := f.fault(&f.mu.openErr, name); err != nil {
 		return nil, err
 	}
 	_, err := os.Lstat(filepath.Join(f.dir, name))
-	io, openErr := f.osFileSystem.open(name, flag)
+	io, openErr := f.Local.Open(name, flag)
 	if openErr != nil {
 		return nil, openErr
 	}
 	if err != nil {
 		f.set(func() { f.mu.created[name] = true })
 	}
-	return &faultFile{io.(osIO), f, name}, nil
+	return &faultFile{io.(disk.LocalIO), f, name}, nil
 }
 
-func (f *faultFS) remove(name string) error {
+func (f *faultFS) Remove(name string) error {
 	if err := f.fault(&f.mu.removeErr, name); err != nil {
 		return err
 	}
-	return f.osFileSystem.remove(name)
+	return f.Local.Remove(name)
 }
 
-func (f *faultFS) space() (diskSpace, error) {
+func (f *faultFS) Space() (disk.Space, error) {
 	f.mu.Lock()
 	free := f.mu.free
 	f.mu.Unlock()
 	if free != nil {
 		return *free, nil
 	}
-	return f.osFileSystem.space()
+	return f.Local.Space()
 }
 
-func (f *faultFS) sync() error {
+func (f *faultFS) Sync() error {
 	if err := f.fault(&f.mu.syncErr, ""); err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (f *faultFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.fs.fault(&f.fs.mu.readErr, f.name); err != nil {
 		return 0, err
 	}
-	return f.osIO.ReadAt(p, off)
+	return f.LocalIO.ReadAt(p, off)
 }
 
 func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
@@ -128,18 +130,18 @@ func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 		f.fs.mu.Lock()
 		short := f.fs.mu.short
 		f.fs.mu.Unlock()
-		n, _ := f.osIO.WriteAt(p[:min(short, len(p))], off)
+		n, _ := f.LocalIO.WriteAt(p[:min(short, len(p))], off)
 		return n, err
 	}
 	before := make([]byte, len(p))
-	_, _ = f.osIO.ReadAt(before, off)
+	_, _ = f.LocalIO.ReadAt(before, off)
 	f.fs.set(func() { f.fs.mu.writes = append(f.fs.mu.writes, unsynced{f.name, off, before}) })
-	return f.osIO.WriteAt(p, off)
+	return f.LocalIO.WriteAt(p, off)
 }
 
-// openDirect gives the direct writes of the file the same faults, and checks that
+// OpenDirect gives the direct writes of the file the same faults, and checks that
 // they could be direct.
-func (f *faultFile) openDirect() (directWriter, error) { return faultyDirect{f}, nil }
+func (f *faultFile) OpenDirect() (disk.DirectWriter, error) { return faultyDirect{f}, nil }
 
 type faultyDirect struct{ *faultFile }
 
@@ -206,7 +208,7 @@ func openFaulty(t testing.TB, s *fakeStore, cfg Config) (*Cache, *faultFS) {
 	}
 	cfg.MinFreeBytes, cfg.MinFreeInodes = 1, 1
 	var faults *faultFS
-	c, err := open(cfg, s, s, nil, testLog(t), func(dir string) (_ fileSystem, err error) {
+	c, err := open(cfg, s, s, nil, testLog(t), func(dir string) (_ disk.FileSystem, err error) {
 		faults, err = newFaultFS(dir)
 		return faults, err
 	})
@@ -228,7 +230,7 @@ func (c *Cache) crash(t testing.TB) {
 	c.loops.Wait()
 	c.settleIdle(0, c.memory.limit)
 	tier := c.ssd
-	tier.health.worse(diskDegraded, errClosed) // the writers drop what they have
+	tier.health.WriteFailed(errClosed) // the writers drop what they have
 	tier.queue.close()
 	tier.writers.Wait()
 	tier.stop()
@@ -236,7 +238,7 @@ func (c *Cache) crash(t testing.TB) {
 	tier.dropVerify()
 	tier.releaseDirty()
 	c.memory.close()
-	for _, err := range []error{tier.index.Close(), tier.fs.close(), tier.directory.close()} {
+	for _, err := range []error{tier.index.Close(), tier.fs.Close(), tier.directory.Close()} {
 		if err != nil {
 			t.Error(err)
 		}

@@ -62,7 +62,7 @@ func (o *object) endFetch() {
 	o.notify()
 	o.mu.Unlock()
 	if idle != nil {
-		idle.release()
+		idle.Release()
 	}
 	o.cache.ssd.dropEmpty(o)
 	o.cache.ssd.unpinned()
@@ -155,7 +155,7 @@ func (o *object) hindrance(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if t := o.cache.ssd; t != nil && !t.health.writable() {
+	if t := o.cache.ssd; t != nil && !t.health.Writable() {
 		return ErrUnavailable
 	}
 	return o.cache.closed()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -29,7 +30,7 @@ type Handle struct {
 	mu struct {
 		sync.Mutex
 		closed bool
-		whole  *diskFile // what WholeFile returned
+		whole  *disk.File // what WholeFile returned
 	}
 }
 
@@ -126,10 +127,10 @@ func (h *Handle) WholeFile() (*os.File, bool) {
 			h.object.handOut(1)
 		}
 	}
-	if h.mu.whole == nil || h.mu.whole.given.Load() {
+	if h.mu.whole == nil || h.mu.whole.Given.Load() {
 		return nil, false
 	}
-	return h.mu.whole.osFile(), true
+	return h.mu.whole.OSFile(), true
 }
 
 // handOut counts handles that have given the file to others.
@@ -151,7 +152,7 @@ func (h *Handle) Close() error {
 	}
 	if whole != nil {
 		h.object.handOut(-1)
-		whole.release()
+		whole.Release()
 	}
 	h.object.closeHandle()
 	h.object.release()
@@ -172,7 +173,7 @@ func (o *object) closeHandle() {
 	o.mu.handles--
 	last := o.mu.handles == 0
 	var idle []*flight
-	var file *diskFile
+	var file *disk.File
 	if last {
 		idle = o.endStreams()
 		file = o.idleFile()
@@ -185,7 +186,7 @@ func (o *object) closeHandle() {
 		f.abandon()
 	}
 	if file != nil {
-		file.release()
+		file.Release()
 	}
 	o.settle()
 	if o.never {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/index"
 )
 
@@ -48,7 +49,7 @@ func (t *ssdTier) runIndexer(ctx context.Context) {
 		case <-timer.C:
 		}
 		begin := time.Now()
-		if t.health.writable() {
+		if t.health.Writable() {
 			// A failure was noted where it happened.
 			_ = t.commit()
 			t.storeNotes()
@@ -92,7 +93,7 @@ func (t *ssdTier) commit() error {
 	begin := time.Now()
 	err := t.syncFiles(pending)
 	if err != nil {
-		t.health.writeFailed(err)
+		t.health.WriteFailed(err)
 		for _, p := range pending {
 			p.object.unsynced(p)
 		}
@@ -170,10 +171,10 @@ func (o *object) diskBytes() int64 {
 
 // syncFiles makes durable what the pending updates speak of.
 func (t *ssdTier) syncFiles(pending []pendingUpdate) error {
-	slot := t.health.begin()
-	defer t.health.end(slot)
+	slot := t.health.Begin()
+	defer t.health.End(slot)
 	if len(pending) > maxFileSyncs {
-		return t.fs.sync()
+		return t.fs.Sync()
 	}
 	for _, p := range pending {
 		if !p.object.current(p) {
@@ -183,16 +184,16 @@ func (t *ssdTier) syncFiles(pending []pendingUpdate) error {
 		switch {
 		case errors.Is(err, errGone):
 			continue // thrown away in the meantime: current says so below
-		case errors.Is(err, os.ErrNotExist), errors.Is(err, errDamaged):
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, disk.ErrDamaged):
 			_ = t.readError(p.object, err)
 			continue
 		case err != nil:
 			return err
 		}
 		err = f.Sync()
-		f.release()
+		f.Release()
 		if err == nil && p.object.wasMoved() {
-			err = t.fs.syncName(fileName(p.object.id))
+			err = t.fs.SyncName(disk.FileName(p.object.id))
 		}
 		if err != nil {
 			return err

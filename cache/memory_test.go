@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 )
 
 func TestBudgetIsNeverExceeded(t *testing.T) {
@@ -181,12 +182,12 @@ func TestBuffersDoNotOverlapAndStayWithinTheLimit(t *testing.T) {
 // move, and reads.
 func TestReadsAreServedWhileEverythingElseIsStuck(t *testing.T) {
 	s := newFakeStore()
-	disk := make(chan struct{})
+	drive := make(chan struct{})
 	c, faults := openFaulty(t, s, Config{Dir: t.TempDir(), Memory: minMemory})
 	faults.set(func() {
 		faults.mu.writeErr = func(name string) error {
-			if name != probeName {
-				<-disk
+			if name != disk.ProbeName {
+				<-drive
 			}
 			return errDiskFull
 		}
@@ -195,7 +196,7 @@ func TestReadsAreServedWhileEverythingElseIsStuck(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	defer func() {
-		close(disk)
+		close(drive)
 		cancel()
 		group.Wait()
 	}()

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -38,16 +39,16 @@ type modelView struct {
 }
 
 func (m *cacheModel) open() {
-	disk := m.disk
+	drive := m.disk
 	c, err := open(Config{Dir: m.dir, Size: 24 << 20, Memory: minMemory, MinFreeBytes: 1, MinFreeInodes: 1}, m.store, m.store, nil, nil,
-		func(dir string) (_ fileSystem, err error) {
-			disk, err = newFaultFS(dir)
-			return disk, err
+		func(dir string) (_ disk.FileSystem, err error) {
+			drive, err = newFaultFS(dir)
+			return drive, err
 		})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.cache, m.disk = c, disk
+	m.cache, m.disk = c, drive
 }
 
 func (m *cacheModel) letGo() {
@@ -270,8 +271,8 @@ func (m *cacheModel) heal() {
 	m.store.mu.Unlock()
 	m.failing = false
 	// So that the rest of the run has an SSD tier.
-	m.cache.ssd.health.probed(nil)
-	m.cache.ssd.health.probed(nil)
+	m.cache.ssd.health.Probed(nil)
+	m.cache.ssd.health.Probed(nil)
 }
 
 // Check holds after every operation.

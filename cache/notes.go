@@ -31,7 +31,7 @@ type notes struct {
 // Note returns what was remembered of obj. It must not be changed.
 func (c *Cache) Note(obj oss.Object) (note []byte, ok bool) {
 	id := content.Identify(c.bucket, obj)
-	if note, ok = c.notes.get(id); ok || c.ssd == nil || !c.ssd.health.readable() {
+	if note, ok = c.notes.get(id); ok || c.ssd == nil || !c.ssd.health.Readable() {
 		return note, ok
 	}
 	note, old, err := c.ssd.index.Note(id)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -142,7 +143,7 @@ func (o *object) corrupted(why string) error {
 // Cache.discard once object.mu is not held.
 type leftovers struct {
 	extents []*extent
-	file    *diskFile
+	file    *disk.File
 }
 
 // forget drops all that is known of the content, in memory and on SSD. What is in

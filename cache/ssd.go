@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/cache/internal/index"
 )
@@ -30,12 +31,12 @@ import (
 // that an earlier process wrote is returned before its checksum was compared.
 type ssdTier struct {
 	dir       string
-	directory *directory
-	fs        fileSystem
+	directory *disk.Directory
+	fs        disk.FileSystem
 	index     *index.Index
 	residents *eviction.Residents
-	checked   checkedFiles
-	health    *health
+	checked   disk.CheckedFiles
+	health    *disk.Health
 	queue     *writeQueue
 	log       *slog.Logger
 	metrics   *metrics
@@ -70,16 +71,16 @@ type ssdTier struct {
 }
 
 // openSSD opens the tier in cfg.Dir. clock is the cache's.
-func openSSD(cfg Config, queueBytes int64, files fileSystem, c *Cache) (*ssdTier, error) {
-	dir, err := openDirectory(cfg.Dir)
+func openSSD(cfg Config, queueBytes int64, files disk.FileSystem, c *Cache) (*ssdTier, error) {
+	dir, err := disk.OpenDirectory(cfg.Dir)
 	if err != nil {
-		return nil, errors.Join(err, files.close())
+		return nil, errors.Join(err, files.Close())
 	}
 	t := &ssdTier{
 		dir:           cfg.Dir,
 		directory:     dir,
 		fs:            files,
-		health:        &health{log: c.log, now: c.now},
+		health:        disk.NewHealth(c.log, c.now),
 		queue:         newWriteQueue(queueBytes),
 		log:           c.log,
 		metrics:       c.metrics,
@@ -96,7 +97,7 @@ func openSSD(cfg Config, queueBytes int64, files fileSystem, c *Cache) (*ssdTier
 	t.dirty.set = make(map[*object]struct{})
 	t.residents = eviction.New(t.crowded)
 	if err := t.start(); err != nil {
-		return nil, errors.Join(err, files.close(), dir.close())
+		return nil, errors.Join(err, files.Close(), dir.Close())
 	}
 	return t, nil
 }
@@ -136,15 +137,15 @@ func (t *ssdTier) start() error {
 
 // openSpace fills in what depends on the size of the file system.
 func (t *ssdTier) openSpace() error {
-	space, err := t.fs.space()
+	space, err := t.fs.Space()
 	if err != nil {
 		return fmt.Errorf("look at the file system of %q: %w", t.dir, err)
 	}
 	if t.minFreeBytes == 0 {
-		t.minFreeBytes = space.bytes / 10
+		t.minFreeBytes = space.Bytes / 10
 	}
 	if t.minFreeInodes == 0 {
-		t.minFreeInodes = space.inodes / 10
+		t.minFreeInodes = space.Inodes / 10
 	}
 	if t.size == 0 {
 		t.size = unlimited
@@ -157,13 +158,13 @@ func (t *ssdTier) openSpace() error {
 
 // checkRoom refuses a file system on which nothing could be kept.
 func (t *ssdTier) checkRoom() error {
-	space, err := t.fs.space()
+	space, err := t.fs.Space()
 	if err != nil {
 		return err
 	}
 	t.updateLimit(space, 0)
 	if objects, _, limit := t.residents.Usage(); objects == 0 && limit < minSSD {
-		return fmt.Errorf("%d bytes are free of which %d must stay so: %w", space.freeBytes, t.minFreeBytes, ErrNoSpace)
+		return fmt.Errorf("%d bytes are free of which %d must stay so: %w", space.FreeBytes, t.minFreeBytes, ErrNoSpace)
 	}
 	return nil
 }
@@ -243,13 +244,13 @@ func (t *ssdTier) drain() error {
 	if err != nil {
 		err = fmt.Errorf("store cache index in %q: %w", t.dir, err)
 	}
-	return errors.Join(err, t.index.Close(), t.fs.close(), t.directory.close())
+	return errors.Join(err, t.index.Close(), t.fs.Close(), t.directory.Close())
 }
 
 // accepts tells whether the blocks of o that have come may be submitted, and
 // counts them as about to be. o.mu must be held.
 func (t *ssdTier) accepts(o *object) bool {
-	if t == nil || o.never || !t.health.writable() {
+	if t == nil || o.never || !t.health.Writable() {
 		return false
 	}
 	d := &o.mu.disk
@@ -266,7 +267,7 @@ func (t *ssdTier) load(o *object) {
 		return
 	}
 	state := t.residents.State(o.id)
-	if state == eviction.Leaving || !t.health.readable() {
+	if state == eviction.Leaving || !t.health.Readable() {
 		return
 	}
 	o.mu.Lock()
@@ -338,21 +339,21 @@ func (o *object) restore(r index.Object, segments map[int]*index.Segment) {
 func (t *ssdTier) indexFailed(err error) {
 	if errors.Is(err, index.ErrUnusable) {
 		t.metrics.damaged.Add(1)
-		t.health.indexFailed(err)
+		t.health.IndexFailed(err)
 		return
 	}
-	t.health.writeFailed(err)
+	t.health.WriteFailed(err)
 }
 
 // wholeFile returns the file of o, with a reference, if every block of it is there
 // and was checked.
-func (t *ssdTier) wholeFile(o *object) *diskFile {
+func (t *ssdTier) wholeFile(o *object) *disk.File {
 	if t == nil || o.geometry.Size == 0 {
 		return nil
 	}
 	t.load(o)
 	o.mu.Lock()
-	whole := o.wholeOnDisk() && t.health.readable()
+	whole := o.wholeOnDisk() && t.health.Readable()
 	trusted := o.wholeChecked()
 	if whole && !trusted {
 		t.startVerify(o)
@@ -367,10 +368,10 @@ func (t *ssdTier) wholeFile(o *object) *diskFile {
 		return nil
 	}
 	o.mu.Lock()
-	still := o.wholeOnDisk() && o.mu.disk.trusted == o.mu.disk.blocks && f.inode == o.mu.disk.inode
+	still := o.wholeOnDisk() && o.mu.disk.trusted == o.mu.disk.blocks && f.Inode == o.mu.disk.inode
 	o.mu.Unlock()
-	if !still || f.osFile() == nil {
-		f.release()
+	if !still || f.OSFile() == nil {
+		f.Release()
 		return nil
 	}
 	return f
@@ -385,7 +386,7 @@ func (t *ssdTier) unpinned() {
 
 // runProbe tries a disk that is not ok, and looks for operations that hang.
 func (t *ssdTier) runProbe(ctx context.Context) {
-	tick := time.NewTicker(probeEvery)
+	tick := time.NewTicker(disk.ProbeEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -393,9 +394,9 @@ func (t *ssdTier) runProbe(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		t.health.check()
-		if t.health.needsProbe() {
-			t.health.probed(t.probe())
+		t.health.Check()
+		if t.health.NeedsProbe() {
+			t.health.Probed(t.probe())
 		}
 	}
 }
@@ -403,7 +404,7 @@ func (t *ssdTier) runProbe(ctx context.Context) {
 // probe writes a file, reads it back and removes it. It leaves alone what is no
 // cache any more.
 func (t *ssdTier) probe() error {
-	format, err := t.fs.open(formatName, 0)
+	format, err := t.fs.Open(disk.FormatName, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the cache directory was removed: %w", err)
 	}
@@ -413,7 +414,7 @@ func (t *ssdTier) probe() error {
 	if err := format.Close(); err != nil {
 		return err
 	}
-	f, err := t.fs.open(probeName, os.O_CREATE)
+	f, err := t.fs.Open(disk.ProbeName, os.O_CREATE)
 	if err != nil {
 		return err
 	}
@@ -430,7 +431,7 @@ func (t *ssdTier) probe() error {
 		_, err = f.ReadAt(got, 0)
 	}
 	if err == nil && string(got) != string(want) {
-		err = errDamaged
+		err = disk.ErrDamaged
 	}
-	return errors.Join(err, f.Close(), t.fs.remove(probeName))
+	return errors.Join(err, f.Close(), t.fs.Remove(disk.ProbeName))
 }

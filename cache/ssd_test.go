@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/index"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -38,7 +39,7 @@ func warm(t *testing.T, s *fakeStore, dir string, objects ...oss.Object) {
 }
 
 func objectFile(dir string, obj oss.Object) string {
-	return filepath.Join(dir, fileName(content.Identify("", obj)))
+	return filepath.Join(dir, disk.FileName(content.Identify("", obj)))
 }
 
 func TestWholeObjectsNeedNoRequestAfterARestart(t *testing.T) {
@@ -180,7 +181,7 @@ func TestDamagedFilesAreNoticedAndFetchedAgain(t *testing.T) {
 			}
 		},
 		"the objects removed": func(t *testing.T, dir string, _, _ oss.Object) {
-			if err := os.RemoveAll(filepath.Join(dir, objectsName)); err != nil {
+			if err := os.RemoveAll(filepath.Join(dir, disk.ObjectsName)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -373,7 +374,9 @@ func TestDirectoriesThatAreNotOursAreRefused(t *testing.T) {
 				os.WriteFile(dir+"/objects/ab/cd0123456789abcdef0123456789abcdef0123", nil, 0o600))
 		}, ErrDirForeign},
 		"other format file": {func(dir string) error { return os.WriteFile(dir+"/format", []byte("tar\n"), 0o600) }, ErrDirForeign},
-		"later version":     {func(dir string) error { return os.WriteFile(dir+"/format", []byte(formatMagic+"version 3\n"), 0o600) }, ErrDirVersion},
+		"later version": {func(dir string) error {
+			return os.WriteFile(dir+"/format", []byte(disk.FormatMagic+"version 3\n"), 0o600)
+		}, ErrDirVersion},
 		"is another user's": {func(dir string) error { return os.Chown(dir, 12345, -1) }, ErrDirOwner},
 		"is missing":        {func(dir string) error { return os.Remove(dir) }, fs.ErrNotExist},
 		"is a file": {func(dir string) error {
@@ -421,9 +424,9 @@ func TestNewFileSystemIsAccepted(t *testing.T) {
 
 func TestFileSystemWithoutRoomIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	space := &diskSpace{bytes: 1 << 30, freeBytes: 100 << 20, inodes: 1000, freeInodes: 900}
+	space := &disk.Space{Bytes: 1 << 30, FreeBytes: 100 << 20, Inodes: 1000, FreeInodes: 900}
 	_, err := open(Config{Dir: dir, Memory: minMemory, MinFreeBytes: 99 << 20}, newFakeStore(), newFakeStore(), nil, nil,
-		func(dir string) (fileSystem, error) {
+		func(dir string) (disk.FileSystem, error) {
 			f, err := newFaultFS(dir)
 			f.mu.free = space
 			return f, err
@@ -496,7 +499,7 @@ func TestFilesThatACrashLeftAreRemoved(t *testing.T) {
 		<-closing
 		tier.indexing.Unlock()
 	}(c.ssd, c.ctx.Done())
-	c.ssd.health.indexFailed(index.ErrUnusable) // nor does it when the cache ends
+	c.ssd.health.IndexFailed(index.ErrUnusable) // nor does it when the cache ends
 	c.crash(t)
 	if _, err := os.Stat(objectFile(dir, unknown)); err != nil {
 		t.Fatal(err)
@@ -574,11 +577,11 @@ func testFaultyDisk(t *testing.T, fault error) {
 // What stays in memory reaches an SSD that refused it again and again, in time.
 func TestWhatWasRefusedIsOfferedAgain(t *testing.T) {
 	s := newFakeStore()
-	c, disk := openFaulty(t, s, Config{Dir: t.TempDir()})
+	c, drive := openFaulty(t, s, Config{Dir: t.TempDir()})
 	// A shortage is not the disk's fault: its state stays ok.
-	disk.set(func() {
-		disk.mu.openErr = func(name string) error {
-			if strings.HasPrefix(name, objectsName) {
+	drive.set(func() {
+		drive.mu.openErr = func(name string) error {
+			if strings.HasPrefix(name, disk.ObjectsName) {
 				return unix.EMFILE
 			}
 			return nil
@@ -596,7 +599,7 @@ func TestWhatWasRefusedIsOfferedAgain(t *testing.T) {
 	if n := c.Stats().SSD.DroppedWrites; n != 1+maxOffers {
 		t.Fatalf("%d writes were dropped", n)
 	}
-	disk.set(func() { disk.mu.openErr = nil })
+	drive.set(func() { drive.mu.openErr = nil })
 	read()
 	if r := c.Residency(obj); r.SSD != 0 || r.Memory == 0 {
 		t.Fatalf("offered without a pause: %+v", r)
@@ -640,10 +643,10 @@ func TestHungDiskIsLeftAlone(t *testing.T) {
 	s, dir := newFakeStore(), t.TempDir()
 	obj, other := s.put("object", 300_000), s.put("other", 300_000)
 	warm(t, s, dir, obj, other)
-	c, disk := openFaulty(t, s, Config{Dir: dir})
+	c, drive := openFaulty(t, s, Config{Dir: dir})
 	begun, release := make(chan struct{}, 10), make(chan struct{})
-	disk.set(func() {
-		disk.mu.readErr = func(string) error { begun <- struct{}{}; <-release; return unix.EIO }
+	drive.set(func() {
+		drive.mu.readErr = func(string) error { begun <- struct{}{}; <-release; return unix.EIO }
 	})
 	hung := make(chan error, 1)
 	go func() {
@@ -656,11 +659,7 @@ func TestHungDiskIsLeftAlone(t *testing.T) {
 	}()
 	<-begun
 	// Half a minute later.
-	for i := range c.ssd.health.started {
-		if slot := &c.ssd.health.started[i]; slot.Load() != 0 {
-			slot.Add(-int64(hungAfter + time.Second))
-		}
-	}
+	c.ssd.health.Backdate(disk.HungAfter + time.Second)
 	waitUntil(t, "the state is down", func() bool { return c.Stats().SSD.State == "down" })
 	checkRead(t, s, openObject(t, c, other), 0, 300_000)
 	close(release)

@@ -121,7 +121,7 @@ func (t *ssdTier) stats() *SSDStats {
 		return nil
 	}
 	objects, used, limit := t.residents.Usage()
-	state, lastError, at := t.health.report()
+	state, lastError, at := t.health.Report()
 	t.dirty.Lock()
 	unindexed := len(t.dirty.set) + t.dirty.storing
 	t.dirty.Unlock()

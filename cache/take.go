@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -107,7 +108,7 @@ func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, 
 	}
 	defer func() {
 		if file != nil {
-			file.release()
+			file.Release()
 		}
 		t.residents.Gone([]*eviction.Resident{r})
 		o.mu.Lock()
@@ -115,7 +116,7 @@ func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, 
 		o.notify()
 		o.mu.Unlock()
 	}()
-	t.checked.remove(o.id)
+	t.checked.Remove(o.id)
 	t.indexing.Lock()
 	err = t.index.Remove([]content.Identity{o.id})
 	t.indexing.Unlock()
@@ -123,9 +124,9 @@ func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, 
 		// A record without a file is noticed when it is read.
 		t.indexFailed(err)
 	}
-	if err := t.fs.moveOut(fileName(o.id), dst); err != nil {
-		t.health.writeFailed(err)
-		return false, errors.Join(err, t.fs.remove(fileName(o.id)))
+	if err := t.fs.MoveOut(disk.FileName(o.id), dst); err != nil {
+		t.health.WriteFailed(err)
+		return false, errors.Join(err, t.fs.Remove(disk.FileName(o.id)))
 	}
 	t.metrics.given.Add(1)
 	return true, nil
@@ -155,7 +156,7 @@ func (t *ssdTier) checkAll(ctx context.Context, o *object) bool {
 // withdraw takes the file of o, which is whole and checked, out of use: nobody
 // reads or writes it through the cache any more, and nobody will. It returns nil
 // if it is not whole any longer. The object stays blocked.
-func (t *ssdTier) withdraw(ctx context.Context, o *object) (*eviction.Resident, *diskFile, error) {
+func (t *ssdTier) withdraw(ctx context.Context, o *object) (*eviction.Resident, *disk.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d := &o.mu.disk
@@ -173,7 +174,7 @@ func (t *ssdTier) withdraw(ctx context.Context, o *object) (*eviction.Resident, 
 	}
 	file := o.blockDisk()
 	if file != nil {
-		file.given.Store(true)
+		file.Given.Store(true)
 	}
 	for d.reading > 0 {
 		// What they read is in the page cache or on a disk that works: they are done in

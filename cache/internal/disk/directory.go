@@ -1,4 +1,4 @@
-package cache
+package disk
 
 import (
 	"bytes"
@@ -19,15 +19,15 @@ import (
 
 // What lies in a cache directory. FORMAT.md describes it.
 const (
-	formatName  = "format"
+	FormatName  = "format"
 	lockName    = "lock"
-	objectsName = "objects"
-	probeName   = "probe"
+	ObjectsName = "objects"
+	ProbeName   = "probe"
 
 	// objectDirs is how many directories the object files are spread over.
 	objectDirs = 256
 
-	formatMagic = "pailfs cache\n"
+	FormatMagic = "pailfs cache\n"
 	// formatVersion is what is written. Version 1 had one more level of directories;
 	// a cache that has it is converted.
 	formatVersion    = 2
@@ -48,19 +48,17 @@ var (
 	ErrDirOwner = errors.New("cache directory is another user's")
 	// ErrDirVersion means that the cache was made by a version that we do not know.
 	ErrDirVersion = errors.New("cache has an unknown format")
-	// ErrNoSpace means that there is no room for a cache.
-	ErrNoSpace = errors.New("file system has no room for a cache")
 )
 
-// directory is a cache directory that this process owns.
-type directory struct {
+// Directory is a cache directory that this process owns.
+type Directory struct {
 	path string
 	lock *os.File
 }
 
-// openDirectory makes sure that path is a cache directory, or an empty one that
+// OpenDirectory makes sure that path is a cache directory, or an empty one that
 // may become one, and takes it.
-func openDirectory(path string) (*directory, error) {
+func OpenDirectory(path string) (*Directory, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -80,9 +78,9 @@ func openDirectory(path string) (*directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cache directory %q: %w", path, err)
 	}
-	d := &directory{path: path, lock: lock}
+	d := &Directory{path: path, lock: lock}
 	if err := d.prepare(); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare cache directory %q: %w", path, err), d.close())
+		return nil, errors.Join(fmt.Errorf("prepare cache directory %q: %w", path, err), d.Close())
 	}
 	return d, nil
 }
@@ -99,7 +97,7 @@ func checkOwner(info fs.FileInfo) error {
 
 // inspect refuses a directory that is not ours. It writes nothing.
 func inspect(path string) error {
-	format, err := os.ReadFile(filepath.Join(path, formatName))
+	format, err := os.ReadFile(filepath.Join(path, FormatName))
 	if err == nil {
 		_, err = checkFormat(format)
 		return err
@@ -115,8 +113,8 @@ func inspect(path string) error {
 		// A new file system has the first; the second is what a start leaves that was
 		// cut off before the format was written.
 		switch n := name.Name(); {
-		case n == "lost+found", n == lockName, strings.HasPrefix(n, formatName+"."), slices.Contains(neighbours, n):
-		case n == objectsName:
+		case n == "lost+found", n == lockName, strings.HasPrefix(n, FormatName+"."), slices.Contains(neighbours, n):
+		case n == ObjectsName:
 			if err := inspectObjects(filepath.Join(path, n)); err != nil {
 				return err
 			}
@@ -137,15 +135,15 @@ func inspectObjects(path string) error {
 	}
 	for _, dir := range dirs {
 		if !objectsDirectory(dir) {
-			return fmt.Errorf("it holds %q: %w", filepath.Join(objectsName, dir.Name()), ErrDirForeign)
+			return fmt.Errorf("it holds %q: %w", filepath.Join(ObjectsName, dir.Name()), ErrDirForeign)
 		}
 		files, err := os.ReadDir(filepath.Join(path, dir.Name()))
 		if err != nil {
 			return err
 		}
 		for _, file := range files {
-			if _, ok := parseFileName(dir.Name(), file.Name()); !ok {
-				return fmt.Errorf("it holds %q: %w", filepath.Join(objectsName, dir.Name(), file.Name()), ErrDirForeign)
+			if _, ok := ParseFileName(dir.Name(), file.Name()); !ok {
+				return fmt.Errorf("it holds %q: %w", filepath.Join(ObjectsName, dir.Name(), file.Name()), ErrDirForeign)
 			}
 		}
 	}
@@ -160,9 +158,9 @@ func objectsDirectory(d fs.DirEntry) bool {
 
 // checkFormat refuses what we cannot read, and returns the version of the rest.
 func checkFormat(format []byte) (version int, err error) {
-	text, ok := bytes.CutPrefix(format, []byte(formatMagic))
+	text, ok := bytes.CutPrefix(format, []byte(FormatMagic))
 	if !ok {
-		return 0, fmt.Errorf("file %q has another beginning: %w", formatName, ErrDirForeign)
+		return 0, fmt.Errorf("file %q has another beginning: %w", FormatName, ErrDirForeign)
 	}
 	for _, version := range []int{formatOldVersion, formatVersion} {
 		if string(text) == fmt.Sprintf("version %d\n", version) {
@@ -175,11 +173,11 @@ func checkFormat(format []byte) (version int, err error) {
 
 // prepare writes what a new cache directory must hold, and gives everything its
 // modes, which must not depend on the umask.
-func (d *directory) prepare() error {
+func (d *Directory) prepare() error {
 	if err := os.Chmod(d.path, 0o700); err != nil {
 		return err
 	}
-	objects := filepath.Join(d.path, objectsName)
+	objects := filepath.Join(d.path, ObjectsName)
 	if err := makeDirectory(objects); err != nil {
 		return err
 	}
@@ -190,14 +188,14 @@ func (d *directory) prepare() error {
 		return err
 	}
 	for i := 0; i < objectDirs && !fewInodes(int64(st.Files), int64(st.Ffree)); i++ {
-		if err := makeDirectory(filepath.Join(objects, fmt.Sprintf("%02x", i))); noSpace(err) {
+		if err := makeDirectory(filepath.Join(objects, fmt.Sprintf("%02x", i))); NoSpace(err) {
 			break
 		} else if err != nil {
 			return err
 		}
 	}
-	name := filepath.Join(d.path, formatName)
-	content := fmt.Appendf(nil, "%sversion %d\n", formatMagic, formatVersion)
+	name := filepath.Join(d.path, FormatName)
+	content := fmt.Appendf(nil, "%sversion %d\n", FormatMagic, formatVersion)
 	switch was, err := os.ReadFile(name); {
 	case err == nil && bytes.Equal(was, content):
 		return nil
@@ -251,7 +249,7 @@ func convertObjects(objects string) error {
 				return err
 			}
 			for _, file := range files {
-				if _, ok := parseFileName(first.Name(), file.Name()); !ok {
+				if _, ok := ParseFileName(first.Name(), file.Name()); !ok {
 					continue
 				}
 				if err := os.Rename(filepath.Join(dir, second.Name(), file.Name()), filepath.Join(dir, file.Name())); err != nil {
@@ -266,8 +264,8 @@ func convertObjects(objects string) error {
 	return nil
 }
 
-// close gives the directory up.
-func (d *directory) close() error { return d.lock.Close() }
+// Close gives the directory up.
+func (d *Directory) Close() error { return d.lock.Close() }
 
 // takeLock locks the file at path for as long as it is open, and says in it who
 // has it.
@@ -319,14 +317,14 @@ func syncDirectory(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// fileName returns the name of an object's file in the cache directory.
-func fileName(id content.Identity) string {
+// FileName returns the name of an object's file in the cache directory.
+func FileName(id content.Identity) string {
 	name := id.String()
-	return objectsName + "/" + name[:2] + "/" + name
+	return ObjectsName + "/" + name[:2] + "/" + name
 }
 
-// parseFileName is the inverse of fileName.
-func parseFileName(dir, name string) (content.Identity, bool) {
+// ParseFileName is the inverse of FileName.
+func ParseFileName(dir, name string) (content.Identity, bool) {
 	var id content.Identity
 	if len(name) != 2*len(id) || name[:2] != dir {
 		return id, false

@@ -1,4 +1,4 @@
-package cache
+package disk
 
 import (
 	"path/filepath"
@@ -6,13 +6,13 @@ import (
 )
 
 func FuzzFormat(f *testing.F) {
-	f.Add([]byte(formatMagic + "version 1\n"))
-	f.Add([]byte(formatMagic + "version 2\n"))
-	f.Add([]byte(formatMagic + "version 3\n"))
+	f.Add([]byte(FormatMagic + "version 1\n"))
+	f.Add([]byte(FormatMagic + "version 2\n"))
+	f.Add([]byte(FormatMagic + "version 3\n"))
 	f.Add([]byte(""))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, err := checkFormat(b)
-		ours := string(b) == formatMagic+"version 1\n" || string(b) == formatMagic+"version 2\n"
+		ours := string(b) == FormatMagic+"version 1\n" || string(b) == FormatMagic+"version 2\n"
 		if ours != (err == nil) {
 			t.Errorf("%q gave %v", b, err)
 		}
@@ -22,8 +22,8 @@ func FuzzFormat(f *testing.F) {
 func FuzzFileName(f *testing.F) {
 	f.Add("ab", "abcd0123456789abcdef0123456789ab")
 	f.Fuzz(func(t *testing.T, dir, name string) {
-		id, ok := parseFileName(dir, name)
-		if ok && fileName(id) != filepath.Join(objectsName, dir, name) {
+		id, ok := ParseFileName(dir, name)
+		if ok && FileName(id) != filepath.Join(ObjectsName, dir, name) {
 			t.Errorf("%q/%q is %v", dir, name, id)
 		}
 	})
