@@ -96,8 +96,7 @@ func (l *linkUse) after(now time.Duration, bytes int64) time.Duration {
 // missed notes that a read of the stream s at off had to be fetched for, and returns the
 // flights that are to bring more around it. o.mu must be held; the caller must launch them
 // after unlocking.
-func (o *object) missed(s *stream, off int64) []*flight {
-	a := &o.mu.around
+func (a *around) missed(o *object, s *stream, off int64) []*flight {
 	region := off / aroundRegion
 	if s.window > 0 {
 		// It was no random reader: readahead has it now.
@@ -122,13 +121,12 @@ func (o *object) missed(s *stream, off int64) []*flight {
 	}
 	a.next = off / unit * unit
 	a.end = min(a.next+unit, o.geometry.Size)
-	return o.fetchAround()
+	return a.fetch(o)
 }
 
-// fetchAround makes the flights for what is still to be fetched around random reads, as far
+// fetch makes the flights for what is still to be fetched around random reads, as far
 // as may be on its way now. o.mu must be held; the caller must launch them after unlocking.
-func (o *object) fetchAround() (flights []*flight) {
-	a := &o.mu.around
+func (a *around) fetch(o *object) (flights []*flight) {
 	for a.next < a.end && a.flights < maxRanges {
 		gap, covered := o.gapAt(a.next)
 		if covered > 0 {
@@ -136,7 +134,7 @@ func (o *object) fetchAround() (flights []*flight) {
 			continue
 		}
 		n := min(gap, aroundRange-a.next%aroundRange, a.end-a.next)
-		if !o.mayFetchAround(n) || !o.cache.memory.budget.try(extentCost(n), patient) {
+		if !a.may(o, n) || !o.cache.memory.budget.try(extentCost(n), patient) {
 			return flights
 		}
 		for s := range o.geometry.Spans(a.next, n) { // one: a range lies in a segment
@@ -150,10 +148,10 @@ func (o *object) fetchAround() (flights []*flight) {
 	return flights
 }
 
-// mayFetchAround tells whether n bytes more may be fetched that nobody asked for. o.mu
+// may tells whether n bytes more may be fetched that nobody asked for. o.mu
 // must be held.
-func (o *object) mayFetchAround(n int64) bool {
-	a, c := &o.mu.around, o.cache
+func (a *around) may(o *object, n int64) bool {
+	c := o.cache
 	switch {
 	case a.refused || o.mu.handles == 0 || a.asked+n > o.geometry.Size:
 		return false
@@ -182,5 +180,5 @@ func (f *flight) arrivedAround(err error) []*flight {
 		a.next = a.end
 		return nil
 	}
-	return o.fetchAround()
+	return a.fetch(o)
 }

@@ -17,8 +17,9 @@ const fetchRanges = 8
 // fails, is full or read-only. Stats says why.
 var ErrUnavailable = errors.New("cache disk is unavailable")
 
-// fetchJob is one call of Fetch. Guarded by object.mu.
+// fetchJob is one call of Fetch, for an object. The rest is guarded by object.mu.
 type fetchJob struct {
+	object *object
 	credit int64 // room on SSD that was taken for it and not used
 	active int   // extents on their way
 	next   int   // the segments before this one are on SSD
@@ -38,10 +39,10 @@ func (o *object) fetch(ctx context.Context) error {
 	defer o.endFetch()
 	c.ssd.load(o)
 
-	j := new(fetchJob)
-	err := o.takeRoom(ctx, j)
+	j := &fetchJob{object: o}
+	err := j.takeRoom(ctx)
 	if err == nil {
-		err = o.runFetch(ctx, j)
+		err = j.run(ctx)
 	}
 	o.mu.Lock()
 	left := j.credit
@@ -70,7 +71,8 @@ func (o *object) endFetch() {
 
 // takeRoom waits until there is room on SSD for all that is missing. Whoever has
 // it can finish, so that those who wait for it do not wait in vain.
-func (o *object) takeRoom(ctx context.Context, j *fetchJob) error {
+func (j *fetchJob) takeRoom(ctx context.Context) error {
+	o := j.object
 	t := o.cache.ssd
 	if t == nil {
 		if limit := o.cache.memory.keptLimit(); o.geometry.Size > limit {
@@ -103,13 +105,14 @@ func (o *object) takeRoom(ctx context.Context, j *fetchJob) error {
 	}
 }
 
-// runFetch keeps extents on their way until nothing is missing.
-func (o *object) runFetch(ctx context.Context, j *fetchJob) error {
+// run keeps extents on their way until nothing is missing.
+func (j *fetchJob) run(ctx context.Context) error {
+	o := j.object
 	for {
 		o.mu.Lock()
-		done := o.fetched(j)
+		done := j.done()
 		if !done {
-			j.fail(o.hindrance(ctx))
+			j.fail(j.hindrance(ctx))
 		}
 		var flights, stop []*flight
 		var ready []*extent
@@ -121,9 +124,9 @@ func (o *object) runFetch(ctx context.Context, j *fetchJob) error {
 			}
 			return j.err
 		case j.err != nil:
-			stop = o.flightsOf(j)
+			stop = j.flights()
 		default:
-			flights, ready = o.fetchMore(j)
+			flights, ready = j.more()
 		}
 		if o.mu.changed == nil {
 			o.mu.changed = make(chan struct{})
@@ -151,30 +154,33 @@ func (o *object) runFetch(ctx context.Context, j *fetchJob) error {
 }
 
 // hindrance returns why a fetch cannot go on.
-func (o *object) hindrance(ctx context.Context) error {
+func (j *fetchJob) hindrance(ctx context.Context) error {
+	c := j.object.cache
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if t := o.cache.ssd; t != nil && !t.health.Writable() {
+	if t := c.ssd; t != nil && !t.health.Writable() {
 		return ErrUnavailable
 	}
-	return o.cache.closed()
+	return c.closed()
 }
 
-// fetched tells whether nothing is missing. o.mu must be held.
-func (o *object) fetched(j *fetchJob) bool {
+// done tells whether nothing is missing. object.mu must be held.
+func (j *fetchJob) done() bool {
+	o := j.object
 	if o.cache.ssd == nil {
 		return j.next == o.geometry.Segments() && j.active == 0
 	}
 	return o.wholeOnDisk()
 }
 
-// fetchMore starts what is missing, as far as may be on its way at once, and
+// more starts what is missing, as far as may be on its way at once, and
 // returns the flights to launch and the extents to submit, which are in memory
-// already. o.mu must be held.
-func (o *object) fetchMore(j *fetchJob) (flights []*flight, ready []*extent) {
+// already. object.mu must be held.
+func (j *fetchJob) more() (flights []*flight, ready []*extent) {
+	o := j.object
 	for i := j.next; i < o.geometry.Segments() && j.active < fetchRanges; i++ {
-		started, waiting, done := o.fetchSegment(j, i)
+		started, waiting, done := j.segment(i)
 		flights, ready = append(flights, started...), append(ready, waiting...)
 		if done && i == j.next {
 			j.next++
@@ -183,9 +189,10 @@ func (o *object) fetchMore(j *fetchJob) (flights []*flight, ready []*extent) {
 	return flights, ready
 }
 
-// fetchSegment is fetchMore for one segment. done says that it need not be looked
+// segment is more for one segment. done says that it need not be looked
 // at again.
-func (o *object) fetchSegment(j *fetchJob, index int) (flights []*flight, ready []*extent, done bool) {
+func (j *fetchJob) segment(index int) (flights []*flight, ready []*extent, done bool) {
+	o := j.object
 	t := o.cache.ssd
 	seg, blocks := o.segment(index), o.geometry.Blocks(index)
 	if t != nil && seg.disk.HasAll(0, blocks) {
@@ -218,9 +225,9 @@ func (o *object) fetchSegment(j *fetchJob, index int) (flights []*flight, ready 
 	return flights, ready, t == nil
 }
 
-// flightsOf returns the flights that were started for j. o.mu must be held.
-func (o *object) flightsOf(j *fetchJob) (flights []*flight) {
-	for _, seg := range o.mu.segments {
+// flights returns those that were started for j. object.mu must be held.
+func (j *fetchJob) flights() (flights []*flight) {
+	for _, seg := range j.object.mu.segments {
 		if seg == nil {
 			continue
 		}

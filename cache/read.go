@@ -39,7 +39,7 @@ func (o *object) plan(off, n int64, observe bool) (flights []*flight) {
 	if observe && !o.small() {
 		s := o.observe(off, n, stalled)
 		if len(flights) > 0 {
-			flights = append(flights, o.missed(s, off)...)
+			flights = append(flights, o.mu.around.missed(o, s, off)...)
 		}
 		flights = append(flights, o.extend(s)...)
 	}
