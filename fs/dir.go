@@ -21,40 +21,6 @@ type dirHandle struct {
 	}
 }
 
-// dirTable holds the open directories by the number that the kernel has.
-type dirTable struct {
-	mu struct {
-		sync.Mutex
-		next uint64
-		open map[uint64]*dirHandle
-	}
-}
-
-func (t *dirTable) add(h *dirHandle) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.mu.open == nil {
-		t.mu.open = make(map[uint64]*dirHandle)
-	}
-	t.mu.next++
-	t.mu.open[t.mu.next] = h
-	return t.mu.next
-}
-
-func (t *dirTable) get(fh uint64) *dirHandle {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.mu.open[fh]
-}
-
-func (t *dirTable) remove(fh uint64) *dirHandle {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.mu.open[fh]
-	delete(t.mu.open, fh)
-	return h
-}
-
 // OpenDir implements [fuse.RawFileSystem]. The kernel may keep the listing it has
 // as long as the tree stands by it; else it drops it now and reads again.
 func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
@@ -75,7 +41,7 @@ func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 	h.mu.lister = lister{tree: f.names, dir: n.tree, list: list}
 	n.tree.opened()
 	f.counters.openDirs.Add(1)
-	out.Fh = f.dirs.add(h)
+	out.Fh = f.dirs.Add(h)
 	out.OpenFlags = fuse.FOPEN_CACHE_DIR
 	if known {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
@@ -86,7 +52,7 @@ func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 // ReleaseDir implements [fuse.RawFileSystem].
 func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 	start := time.Now()
-	if h := f.dirs.remove(in.Fh); h != nil {
+	if h := f.dirs.Remove(in.Fh); h != nil {
 		h.mu.Lock()
 		h.node.tree.leave(h.mu.list)
 		h.mu.Unlock()
@@ -130,7 +96,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 	if f.numbered != nil {
 		return f.readNumbered(cancel, in, plus, add)
 	}
-	h := f.dirs.get(in.Fh)
+	h := f.dirs.Get(in.Fh)
 	if h == nil {
 		return fuse.EBADF
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/handles"
 	"github.com/pailfs/pailfs/fs/internal/lateopens"
 	"github.com/pailfs/pailfs/fs/internal/moves"
 	"github.com/pailfs/pailfs/fs/writeback"
@@ -38,11 +39,11 @@ type filesystem struct {
 	nodes    *nodeTable
 	changed  byPath
 	moves    moves.Moves
-	handles  handleTable
+	handles  handles.Table[openFile]
 	keeping  keeping
 	pages    pageCache
 	bringing bringing
-	dirs     dirTable
+	dirs     handles.Table[dirHandle]
 	statters statters
 	cursors  cursorKeeper
 	idle     idleHandles

@@ -23,7 +23,7 @@ func (f *filesystem) Ioctl(cancel <-chan struct{}, in *fuse.IoctlIn, input []byt
 	// Whoever talks to a daemon expects to be interrupted, at any signal.
 	ctx := &fuse.Context{Caller: in.Caller, Cancel: cancel}
 	caller := Caller{UID: in.Uid, GID: in.Gid, TID: in.Pid, Dir: strings.TrimPrefix(n.path(), "/"), DirID: n.met}
-	if h := f.dirs.get(in.Fh); h != nil {
+	if h := f.dirs.Get(in.Fh); h != nil {
 		h.controlled.Store(true)
 		caller.Handle = in.Fh
 	}

@@ -66,16 +66,11 @@ func TestReleaseLeavesAnOpenItsDecision(t *testing.T) {
 	must(t, os.WriteFile(w.path("file"), random(6, 1<<20), 0o644))
 	f, err := os.OpenFile(w.path("file"), os.O_RDWR, 0)
 	must(t, err)
-	files := &w.mount.fs.handles
 	n := w.mount.fs.nodes.get(inode64(t, w.path("file")))
 	if n == nil {
 		t.Fatal("the file has no inode")
 	}
-	open := func() int {
-		files.mu.Lock()
-		defer files.mu.Unlock()
-		return len(files.mu.open)
-	}
+	open := w.mount.fs.handles.Len
 	eventually(t, "what wrote the file is released", func() bool { return open() == 1 })
 	st := n.opened()
 	st.opening.Lock()

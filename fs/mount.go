@@ -189,7 +189,9 @@ const noOpenMean = 8 << 20
 
 // closeAll unpins what was open when the connection to the kernel ended.
 func (f *filesystem) closeAll() {
-	f.handles.closeAll()
+	for _, open := range f.handles.RemoveAll() {
+		open.handle.Release()
+	}
 	for _, n := range f.nodes.all() {
 		st := n.state.Load()
 		if st == nil {

@@ -287,7 +287,7 @@ func (f *filesystem) closeSpent(n *inode) {
 // go of what was kept for it. fh is 0 if it was only read. An open that has decided
 // for a file must not find the decision undone.
 func (f *filesystem) releaseWritten(n *inode, fh uint64) {
-	if open := f.handles.remove(fh); open != nil {
+	if open := f.handles.Remove(fh); open != nil {
 		open.handle.Release()
 	}
 	st := n.opened()

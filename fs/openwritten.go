@@ -195,7 +195,7 @@ func (f *filesystem) answerOpen(n *inode, st *fileState, h *writeback.Handle, ou
 			f.notify.attributes(n.id)
 		}
 		out.OpenFlags &^= fuse.FOPEN_NOFLUSH
-		out.Fh = f.handles.add(&openFile{node: n, handle: h})
+		out.Fh = f.handles.Add(&openFile{node: n, handle: h})
 	}
 	return nil
 }

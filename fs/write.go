@@ -14,6 +14,13 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
+// openFile is one open description that may write. What is only read has none: its handle
+// is 0.
+type openFile struct {
+	node   *inode
+	handle *writeback.Handle
+}
+
 // Write implements [fuse.RawFileSystem].
 func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	return f.Writev(cancel, in, [][]byte{data})
@@ -27,7 +34,7 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 	if f.space == nil {
 		return 0, fuse.EROFS
 	}
-	open := f.handles.get(in.Fh)
+	open := f.handles.Get(in.Fh)
 	if open == nil {
 		return 0, fuse.EBADF
 	}
@@ -62,7 +69,7 @@ func (f *filesystem) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fus
 		return fuse.ENOSYS
 	}
 	defer func() { f.metrics.done(opFlush, start, status) }()
-	open := f.handles.get(in.Fh)
+	open := f.handles.Get(in.Fh)
 	if open == nil {
 		return fuse.OK // it was only read
 	}
@@ -87,7 +94,7 @@ func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fus
 	if n == nil {
 		return fuse.Status(estale)
 	}
-	open := f.handles.get(in.Fh)
+	open := f.handles.Get(in.Fh)
 	if open == nil {
 		return f.syncReader(ctx, n)
 	}
@@ -144,7 +151,7 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	if f.space == nil {
 		return fuse.EROFS
 	}
-	open := f.handles.get(in.Fh)
+	open := f.handles.Get(in.Fh)
 	if open == nil {
 		return fuse.EBADF
 	}
@@ -170,7 +177,7 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	if f.space == nil {
 		return 0, fuse.EROFS
 	}
-	from, to := f.nodes.get(in.NodeId), f.handles.get(in.FhOut)
+	from, to := f.nodes.get(in.NodeId), f.handles.Get(in.FhOut)
 	switch {
 	case from == nil:
 		return 0, fuse.Status(estale)
