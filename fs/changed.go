@@ -12,10 +12,10 @@ func (m *Mounted) Changed(dir, name string) {
 	}
 	n.tree.touch()
 	f.times.entries(n, 0)
-	if !f.notify.entry(n.id, name) {
+	if !f.notify.Entry(n.id, name) {
 		f.counters.dropped.Add(1)
 	}
-	if !f.notify.content(n.id) {
+	if !f.notify.Content(n.id) {
 		f.counters.dropped.Add(1)
 	}
 }

@@ -17,7 +17,7 @@ type Changes interface {
 // follow tells the kernel what changed, step by step, until ctx ends.
 func (f *filesystem) follow(ctx context.Context, changes Changes) {
 	select {
-	case <-f.notify.started:
+	case <-f.notify.Started:
 	case <-ctx.Done():
 		return
 	}
@@ -64,10 +64,10 @@ func (f *filesystem) swappedDir(ctx context.Context, n *inode, swap *manifest.Sw
 			same = false
 			n.tree.renew()
 			f.times.entries(n, 0)
-			f.notify.entryNow(n.id, d.Name)
-			f.notify.contentNow(n.id)
+			f.notify.EntryNow(n.id, d.Name)
+			f.notify.ContentNow(n.id)
 		case n.tree.told.Load():
-			f.notify.entryNow(n.id, d.Name)
+			f.notify.EntryNow(n.id, d.Name)
 		}
 		return ctx.Err() == nil
 	})
@@ -78,13 +78,13 @@ func (f *filesystem) forgetDir(n *inode) {
 	n.tree.renew()
 	if n.id != rootID {
 		at := n.at()
-		f.notify.entryNow(at.parent, at.name)
+		f.notify.EntryNow(at.parent, at.name)
 		return
 	}
 	for _, child := range f.nodes.all() {
 		if at := child.at(); at.parent == rootID {
-			f.notify.entryNow(rootID, at.name)
+			f.notify.EntryNow(rootID, at.name)
 		}
 	}
-	f.notify.contentNow(rootID)
+	f.notify.ContentNow(rootID)
 }

@@ -37,7 +37,7 @@ func (f *filesystem) completes(in *fuse.ReadIn) *completing {
 	if !ok || f.numbered != nil {
 		return nil
 	}
-	if in.Offset == 0 && !f.statters.wants(in.Pid) || in.Offset > 0 && !f.statters.looks(in.Pid, in.NodeId) {
+	if in.Offset == 0 && !f.statters.Wants(in.Pid) || in.Offset > 0 && !f.statters.Looks(in.Pid, in.NodeId) {
 		return nil
 	}
 	return &completing{tree: tree}

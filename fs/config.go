@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
 
@@ -48,6 +50,11 @@ func (c *Choice) UnmarshalText(text []byte) error {
 	}
 	return fmt.Errorf("unknown choice %q: want auto, on or off", text)
 }
+
+// ProcessOf returns the process that the thread tid belongs to and the supplementary groups of
+// the thread, 0 and none if unknown. It reads a file of /proc, which takes longer than many a
+// request.
+func ProcessOf(tid uint32) (pid uint32, groups []uint32) { return callers.ProcessOf(tid) }
 
 // Caller is who made a request.
 type Caller struct {
@@ -99,7 +106,7 @@ type Config struct {
 	// means DefaultPassthroughMin.
 	PassthroughMin int64
 	// pages takes the place of what is known of the kernel's page cache, in tests.
-	pages *pageCache
+	pages *pagecache.Pages
 	// lateAge is for how long what lost its name is kept at most, in tests; 0 is as ever.
 	lateAge time.Duration
 	// AllowOther lets users other than the one who mounts use the mount.

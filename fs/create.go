@@ -9,6 +9,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -61,8 +62,8 @@ func (f *filesystem) Create(cancel <-chan struct{}, in *fuse.CreateIn, name stri
 	if dir == nil {
 		return status
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	n, h, err := f.make(ctx, dir, name, f.created(dir, in.Mode, false, in.Caller), &out.EntryOut)
 	if errors.Is(err, iofs.ErrExist) && in.Flags&syscall.O_EXCL == 0 {
 		// The kernel took the name for a new one: it came from elsewhere.
@@ -148,8 +149,8 @@ func (f *filesystem) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string
 	if dir == nil {
 		return status
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	kind := manifest.File
 	switch in.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG:
@@ -203,8 +204,8 @@ func (f *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string
 	if dir == nil {
 		return status
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	if err := f.space.Admit(ctx); err != nil {
 		return f.refuse("mkdir "+name, dir, err)
 	}
@@ -235,8 +236,8 @@ func (f *filesystem) Symlink(cancel <-chan struct{}, in *fuse.InHeader, target, 
 	if dir == nil {
 		return status
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	file, err := f.makeLink(ctx, dir, name, target, f.created(dir, 0o777, false, in.Caller), out)
 	if err == nil {
 		if err = file.AwaitThrough(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -100,8 +101,8 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 	if h == nil {
 		return fuse.EBADF
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if plus {
@@ -136,7 +137,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 
 // peek returns the next entry, with an empty name at the end of the directory.
 // The caller holds h.mu.
-func (f *filesystem) peek(ctx *request, h *dirHandle) (fuse.DirEntry, *entry, error) {
+func (f *filesystem) peek(ctx *callers.Request, h *dirHandle) (fuse.DirEntry, *entry, error) {
 	off := packOffset(h.mu.list.number, h.mu.position+1)
 	if h.mu.position < dotEntries {
 		d := dotEntry(h.node, h.mu.position)
@@ -164,7 +165,7 @@ func listedType(e *entry) uint32 {
 func (f *filesystem) watch(h *dirHandle) {
 	id := h.node.id
 	h.node.tree.at(h.mu.list.expiry(), func() {
-		if !f.notify.content(id) {
+		if !f.notify.Content(id) {
 			f.counters.dropped.Add(1)
 		}
 	})

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/kernelclock"
+	"github.com/pailfs/pailfs/fs/internal/notices"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -16,8 +18,8 @@ import (
 // space that would: as long as the kernel knows them in the inode, and of the last
 // directories that it forgot here.
 type changeTimes struct {
-	clock  kernelClock
-	notify *notifier
+	clock  kernelclock.Clock
+	notify *notices.Notifier
 	mu     struct {
 		sync.Mutex
 		forgotten pathTimes
@@ -25,7 +27,7 @@ type changeTimes struct {
 }
 
 // now returns the time of a change, as the kernel would stamp it.
-func (c *changeTimes) now() int64 { return c.clock.now() }
+func (c *changeTimes) now() int64 { return c.clock.Now() }
 
 // entries notes that a name came to dir, left it or was renamed in it, at a time that was
 // asked before or is 0.
@@ -62,7 +64,7 @@ func (c *changeTimes) move(n *inode, at int64, entries bool) {
 		}
 	}
 	if n.tree != nil && n.tree.shown.Swap(false) {
-		c.notify.attributes(n.id)
+		c.notify.Attributes(n.id)
 	}
 }
 

@@ -10,9 +10,13 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/backing"
 	"github.com/pailfs/pailfs/fs/internal/handles"
 	"github.com/pailfs/pailfs/fs/internal/lateopens"
 	"github.com/pailfs/pailfs/fs/internal/moves"
+	"github.com/pailfs/pailfs/fs/internal/notices"
+	"github.com/pailfs/pailfs/fs/internal/pagecache"
+	"github.com/pailfs/pailfs/fs/internal/statters"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -41,14 +45,14 @@ type filesystem struct {
 	moves    moves.Moves
 	handles  handles.Table[openFile]
 	keeping  keeping
-	pages    pageCache
-	bringing bringing
+	pages    pagecache.Pages
+	bringing *pagecache.Bringing
 	dirs     handles.Table[dirHandle]
-	statters statters
+	statters statters.Threads
 	cursors  cursorKeeper
 	idle     idleHandles
 	late     lateopens.Keeper[*inode]
-	notify   notifier
+	notify   notices.Notifier
 	mounted  time.Time
 	times    changeTimes
 
@@ -56,7 +60,7 @@ type filesystem struct {
 	numbered    numbered
 	keepAtOnce  atomic.Int64 // keepMost, but in tests
 	noOpen      bool
-	passthrough backing
+	passthrough backing.Files
 
 	counters counters
 	metrics  *metrics
@@ -72,12 +76,19 @@ func (f *filesystem) String() string { return fsType }
 // Init implements [fuse.RawFileSystem]: the kernel has accepted the mount and
 // sends nothing else before this returns.
 func (f *filesystem) Init(server *fuse.Server) {
-	f.notify.start(server)
+	f.notify.Start(server)
 	dir := ""
 	if ssd := f.cache.Stats().SSD; ssd != nil {
 		dir = ssd.Dir
 	}
-	f.passthrough.probe(server, f.cfg, f.noOpen, dir)
+	switch {
+	case f.cfg.Passthrough == Off:
+		f.passthrough.Refuse("off by configuration")
+	case f.noOpen:
+		f.passthrough.Refuse("a no-open mount has no OPEN in which to offer a file")
+	default:
+		f.passthrough.Probe(server, f.cfg.PassthroughMin, dir)
+	}
 }
 
 // fail logs an error that is ours or the store's and returns its status.

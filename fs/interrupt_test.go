@@ -7,17 +7,15 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -94,7 +92,7 @@ func TestSignalsThatDoNotKillDoNotInterrupt(t *testing.T) {
 				case <-ctx.Done():
 					interrupted.Store(true)
 					return ctx.Err()
-				case <-time.After(3 * dyingPoll):
+				case <-time.After(3 * callers.DyingPoll):
 					return nil
 				}
 			}
@@ -179,77 +177,3 @@ func waitFor(a waitArgs) (waitResult, error) {
 	}
 	return waitResult{Errno: errnoNumber(err), Signals: len(handled)}, nil
 }
-
-func TestDyingLooksAtPendingSignals(t *testing.T) {
-	cmd := exec.Command("sleep", "1000")
-	must(t, cmd.Start())
-	if dying(uint32(cmd.Process.Pid)) {
-		t.Error("a process that sleeps is dying")
-	}
-	must(t, cmd.Process.Kill())
-	_ = cmd.Wait() // killed
-	if !dying(uint32(cmd.Process.Pid)) {
-		t.Error("a process that is gone is not dying")
-	}
-	if dying(0) {
-		t.Error("a caller that we cannot see is dying")
-	}
-}
-
-func TestProcessOfAThread(t *testing.T) {
-	tid := make(chan int)
-	go func() {
-		runtime.LockOSThread()
-		tid <- unix.Gettid()
-		<-tid
-	}()
-	got, groups := ProcessOf(uint32(<-tid))
-	if got != uint32(os.Getpid()) {
-		t.Errorf("process %d, want %d", got, os.Getpid())
-	}
-	want, err := os.Getgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.EqualFunc(groups, want, func(a uint32, b int) bool { return int(a) == b }) {
-		t.Errorf("groups %v, want %v", groups, want)
-	}
-	close(tid)
-	if pid, groups := ProcessOf(0); pid != 0 || groups != nil {
-		t.Error("the process of no thread")
-	}
-}
-
-func TestRequestCostsNoGoroutineUntilSomebodyWaits(t *testing.T) {
-	cancel := make(chan struct{})
-	before := strings.Count(stacks(), "fs.(*request).watch")
-	r := newRequest(&callerSelf, cancel)
-	if r.Err() != nil {
-		t.Error("a request begins with an error")
-	}
-	if n := strings.Count(stacks(), "fs.(*request).watch"); n != before {
-		t.Errorf("%d watchers, want %d", n, before)
-	}
-	done := r.Done()
-	close(cancel) // an interrupt, but the caller lives
-	if r.Err() != nil {
-		t.Error("interrupted although the caller lives")
-	}
-	r.end()
-	eventually(t, "the watcher ends with the request", func() bool {
-		return strings.Count(stacks(), "fs.(*request).watch") == before
-	})
-	select {
-	case <-done:
-		t.Error("a request that was answered is cancelled")
-	default:
-	}
-	r.end() // harmless
-}
-
-func stacks() string {
-	buf := make([]byte, 1<<20)
-	return string(buf[:runtime.Stack(buf, true)])
-}
-
-var callerSelf = fuse.Caller{Pid: uint32(os.Getpid())}

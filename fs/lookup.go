@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -34,8 +35,8 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	case len(name) > nameMax:
 		return fuse.Status(syscall.ENAMETOOLONG)
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	dir.tree.tell()
 	e, valid, err := f.lookup(ctx, dir, name)
 	if matches(err, iofs.ErrNotExist) {
@@ -45,7 +46,7 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 		return f.fail("lookup "+name, dir, nameErrno(err), err)
 	}
 	if e.Kind != manifest.Directory {
-		f.statters.asks(in.Pid, dir.id)
+		f.statters.Asks(in.Pid, dir.id)
 	}
 	n := f.node(dir, &e)
 	// The tree stands by this version again, or knows no better.
@@ -115,7 +116,7 @@ func (f *filesystem) replaced(n *inode) {
 	if t, ok := f.tree.(forgetter); ok {
 		t.Forget(at.dir, at.name)
 	}
-	if !f.notify.entry(at.parent, at.name) {
+	if !f.notify.Entry(at.parent, at.name) {
 		f.counters.dropped.Add(1)
 	}
 }

@@ -17,8 +17,11 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/kernelclock"
+	"github.com/pailfs/pailfs/fs/internal/mountpoint"
+	"github.com/pailfs/pailfs/fs/internal/notices"
+	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/manifest"
-	"github.com/pailfs/pailfs/oss"
 )
 
 // Mounted is a mounted file system.
@@ -49,7 +52,7 @@ func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Regist
 	if err != nil {
 		return nil, fmt.Errorf("mount: %w", err)
 	}
-	if err := check(cfg); err != nil {
+	if err := mountpoint.Check(cfg.Mountpoint, cfg.AllowNonEmpty); err != nil {
 		return nil, err
 	}
 	noOpen := chooseNoOpen(cfg)
@@ -60,7 +63,7 @@ func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Regist
 	m := &Mounted{cfg: cfg, fs: f, log: log, noOpen: noOpen, done: make(chan struct{})}
 	if err := m.start(reg); err != nil {
 		f.metrics.unregister(reg)
-		f.times.clock.close()
+		f.times.clock.Close()
 		return nil, err
 	}
 	return m, nil
@@ -76,17 +79,17 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 		cache:         c,
 		log:           log,
 		nodes:         newNodeTable(newRoot()),
-		notify:        newNotifier(),
+		notify:        notices.New(),
 		mounted:       time.Now(),
 		noOpen:        noOpen,
 		logs:          rate.NewLimiter(10, 50),
 		keeping:       keeping{queue: make(chan kept)},
-		pages:         kernelPages,
-		bringing:      bringing{queue: make(chan oss.Object, bringMost)},
+		pages:         pagecache.Kernel,
 	}
 	if cfg.pages != nil {
 		f.pages = *cfg.pages
 	}
+	f.bringing = pagecache.NewBringing(c, &f.pages, log)
 	f.times.notify = &f.notify
 	f.specials.clock = f.times.now
 	f.keepAtOnce.Store(keepMost)
@@ -99,12 +102,12 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 	f.idle.unpin = f.unpin
 	f.late.Age = cfg.lateAge
 	var err error
-	if f.times.clock, err = newKernelClock(); err != nil {
+	if f.times.clock, err = kernelclock.New(); err != nil {
 		return nil, err
 	}
 	f.metrics, err = newMetrics(reg, &f.counters, func() float64 { return float64(f.nodes.count.Load()) })
 	if err != nil {
-		f.times.clock.close()
+		f.times.clock.Close()
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return f, nil
@@ -120,13 +123,13 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	m.server, err = fuse.NewServer(m.fs, path, opts)
 	if err != nil {
 		if _, statErr := os.Stat(path); errors.Is(statErr, syscall.ENOTCONN) {
-			_ = detach(path, direct) // the mount was made, but not understood
+			_ = mountpoint.Detach(path, direct) // the mount was made, but not understood
 		}
-		return mountError(path, direct, err)
+		return mountpoint.Explain(path, direct, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var helpers sync.WaitGroup
-	helpers.Go(func() { m.fs.notify.run(ctx) })
+	helpers.Go(func() { m.fs.notify.Run(ctx) })
 	if m.cfg.Changes != nil {
 		helpers.Go(func() { m.fs.follow(ctx, m.cfg.Changes) })
 	}
@@ -134,7 +137,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 		helpers.Go(func() { m.fs.keeping.run(ctx, m.fs) })
 		helpers.Go(func() { m.fs.late.Run(ctx) })
 	}
-	helpers.Go(func() { m.fs.bringing.run(ctx, m.fs) })
+	helpers.Go(func() { m.fs.bringing.Run(ctx) })
 	if m.noOpen.On {
 		helpers.Go(func() { m.fs.idle.run(ctx) })
 	}
@@ -144,24 +147,24 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 		cancel()
 		helpers.Wait()
 		m.fs.closeAll()
-		m.fs.times.clock.close()
+		m.fs.times.clock.Close()
 		m.fs.metrics.unregister(reg)
 	}()
 	err = m.server.WaitMount()
 	if err != nil {
 		err = fmt.Errorf("mount %s: the kernel does not answer: %w", path, err)
-	} else if m.cfg.Passthrough == On && !m.fs.passthrough.on {
-		err = fmt.Errorf("mount %s: passthrough was asked for and cannot be had: %s", path, m.fs.passthrough.reason)
+	} else if m.cfg.Passthrough == On && !m.fs.passthrough.On {
+		err = fmt.Errorf("mount %s: passthrough was asked for and cannot be had: %s", path, m.fs.passthrough.Reason)
 	}
 	if err != nil {
-		_ = detach(path, direct)
+		_ = mountpoint.Detach(path, direct)
 		<-m.done
 		return err
 	}
-	m.readAhead, m.readAheadReason = raiseReadAhead(path, m.cfg.ReadAheadKiB)
+	m.readAhead, m.readAheadReason = mountpoint.RaiseReadAhead(path, m.cfg.ReadAheadKiB)
 	m.log.Info("mounted", "mountpoint", path, "source", m.cfg.Source, "immutable", m.cfg.Immutable,
 		"no_open", m.noOpen.On, "no_open_reason", m.noOpen.Reason,
-		"passthrough", m.fs.passthrough.on, "passthrough_reason", m.fs.passthrough.reason,
+		"passthrough", m.fs.passthrough.On, "passthrough_reason", m.fs.passthrough.Reason,
 		"readahead_kib", m.readAhead)
 	return nil
 }
@@ -208,6 +211,9 @@ func (f *filesystem) closeAll() {
 	}
 }
 
+// ErrStaleMount means that a mount whose daemon is gone covers the mount point.
+var ErrStaleMount = mountpoint.ErrStale
+
 // ErrBusy means that files or directories of the mount are in use.
 var ErrBusy = errors.New("the mount is in use")
 
@@ -240,7 +246,7 @@ func (m *Mounted) Detach() error {
 	if m.gone() {
 		return nil
 	}
-	if err := detach(m.cfg.Mountpoint, os.Geteuid() == 0); err != nil {
+	if err := mountpoint.Detach(m.cfg.Mountpoint, os.Geteuid() == 0); err != nil {
 		return fmt.Errorf("detach %s: %w", m.cfg.Mountpoint, err)
 	}
 	return nil
@@ -270,10 +276,10 @@ func (m *Mounted) Status() Status {
 		Source:      m.cfg.Source,
 		Mode:        mode,
 		NoOpen:      m.noOpen,
-		Passthrough: Feature{On: m.fs.passthrough.on, Reason: m.fs.passthrough.reason},
+		Passthrough: Feature{On: m.fs.passthrough.On, Reason: m.fs.passthrough.Reason},
 
 		PassthroughMin:      m.cfg.PassthroughMin,
-		PassthroughFailures: m.fs.passthrough.failures.Load(),
+		PassthroughFailures: m.fs.passthrough.Failures.Load(),
 
 		Kernel:          fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor),
 		ReadAheadKiB:    m.readAhead,

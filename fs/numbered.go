@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -29,8 +30,8 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, plus 
 	case n.kind != manifest.Directory:
 		return fuse.ENOTDIR
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	position := in.Offset
 	for ; position < dotEntries; position++ {
 		d := dotEntry(n, int(position))

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -58,7 +60,7 @@ type fileState struct {
 		// open to replace it.
 		failing time.Time
 		// held is what the mount's page cache has of the file.
-		held heldPages
+		held pagecache.Held
 		// backingID is the kernel's name for the cache's file in passthrough.
 		backingID int32
 		// backingInode is the inode number of that file.
@@ -83,8 +85,8 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	case n.kind == manifest.Directory:
 		return fuse.EISDIR
 	case f.space != nil:
-		ctx := newRequest(&in.Caller, cancel)
-		defer ctx.end()
+		ctx := callers.NewRequest(&in.Caller, cancel)
+		defer ctx.End()
 		return f.openWritten(ctx, in, n, out)
 	case in.Flags&openForWriting != 0:
 		return fuse.EROFS
@@ -136,7 +138,8 @@ func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, e
 
 // decide chooses the mode of n. The caller holds st.mu.
 func (f *filesystem) decide(n *inode, st *fileState) error {
-	if o, _ := n.version(); !f.passthrough.wants(o.Size) {
+	version, _ := n.version()
+	if !f.passthrough.Wants(version.Size) {
 		st.mu.mode = cached
 		return nil
 	}
@@ -144,7 +147,7 @@ func (f *filesystem) decide(n *inode, st *fileState) error {
 		return err
 	}
 	st.mu.mode = cached
-	if file, ok := st.mu.handle.WholeFile(); ok && !f.stays(n, st, file) {
+	if file, ok := st.mu.handle.WholeFile(); ok && !f.pages.Stays(&st.mu.held, version, file, n.damaged.Load()) {
 		if id, ok := f.offer(file); ok {
 			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, fileNumber(file)
 		}
@@ -157,14 +160,14 @@ func (f *filesystem) decide(n *inode, st *fileState) error {
 // writer's end could not be seen.
 func (f *filesystem) offer(file *os.File) (id int32, ok bool) {
 	if f.space == nil {
-		return f.passthrough.register(file, f.log)
+		return f.passthrough.Register(file, f.log)
 	}
 	readOnly, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
 	if err != nil {
 		return 0, false
 	}
 	defer func() { _ = readOnly.Close() }() // the kernel has its own
-	return f.passthrough.register(readOnly, f.log)
+	return f.passthrough.Register(readOnly, f.log)
 }
 
 // fileNumber returns the inode number of a file of ours, 0 if it cannot be known.
@@ -217,8 +220,8 @@ func (f *filesystem) release(n *inode) {
 	last := st.mu.opens == 0
 	id := st.mu.backingID
 	if last {
-		if f.leaves(&st.mu.held) {
-			f.bringing.add(st.mu.held.version)
+		if f.pages.Leaves(&st.mu.held) {
+			f.bringing.Add(st.mu.held.Version)
 		}
 		st.mu.backingID, st.mu.backingInode, st.mu.mode = 0, 0, undecided
 	}
@@ -227,7 +230,7 @@ func (f *filesystem) release(n *inode) {
 		return
 	}
 	if id != 0 {
-		f.passthrough.unregister(id)
+		f.passthrough.Unregister(id)
 	}
 	f.unpin(n)
 }

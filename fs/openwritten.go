@@ -11,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
 
@@ -192,7 +193,7 @@ func (f *filesystem) answerOpen(n *inode, st *fileState, h *writeback.Handle, ou
 		if mode == passthrough {
 			// The kernel may believe attributes that a store through a mapping changes.
 			h.File().MayBeMapped()
-			f.notify.attributes(n.id)
+			f.notify.Attributes(n.id)
 		}
 		out.OpenFlags &^= fuse.FOPEN_NOFLUSH
 		out.Fh = f.handles.Add(&openFile{node: n, handle: h})
@@ -217,10 +218,10 @@ func (f *filesystem) decideStaged(st *fileState, staged *os.File, write bool) er
 		return nil
 	}
 	st.mu.mode = cached
-	if f.passthrough.on && (write || f.passthrough.wants(info.Size)) {
-		if id, ok := f.passthrough.register(staged, f.log); ok {
+	if f.passthrough.On && (write || f.passthrough.Wants(info.Size)) {
+		if id, ok := f.passthrough.Register(staged, f.log); ok {
 			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, info.Ino
-			st.mu.held = heldPages{} // the kernel drops them
+			st.mu.held = pagecache.Held{} // the kernel drops them
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -20,11 +21,11 @@ type fakePages struct {
 	total, free  atomic.Int64
 }
 
-func (p *fakePages) pageCache() *pageCache {
-	return &pageCache{
-		resident:  func(*os.File) int64 { return p.resident.Load() },
-		reclaimed: func() (reclaimed, bool) { return reclaimed{p.pages.Load(), p.drops.Load()}, true },
-		memory:    func() (total, free int64) { return p.total.Load(), p.free.Load() },
+func (p *fakePages) pageCache() *pagecache.Pages {
+	return &pagecache.Pages{
+		Resident:  func(*os.File) int64 { return p.resident.Load() },
+		Reclaimed: func() (pagecache.Reclaimed, bool) { return pagecache.Reclaimed{Pages: p.pages.Load(), Drops: p.drops.Load()}, true },
+		Memory:    func() (total, free int64) { return p.total.Load(), p.free.Load() },
 	}
 }
 
@@ -61,7 +62,7 @@ func nodeOf(t testing.TB, s *site, o oss.Object) *inode {
 }
 
 // heldOf returns what the mount's page cache has of an inode.
-func heldOf(n *inode) heldPages {
+func heldOf(n *inode) pagecache.Held {
 	st := n.opened()
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -128,7 +129,7 @@ func TestDirectInputIsNotHeld(t *testing.T) {
 	version := oss.Object{Key: "a", Size: 1 << 20}
 	s.mount.fs.fills(&st, version, 4096, unix.O_DIRECT)
 	s.mount.fs.fills(&st, version, 512, unix.O_RDONLY)
-	if got := st.opened().mu.held.filled; got != 512 {
+	if got := st.opened().mu.held.Filled; got != 512 {
 		t.Errorf("%d bytes are held, want 512", got)
 	}
 }
@@ -157,8 +158,8 @@ func TestFileThatIsReadAgainAndAgainIsBroughtIn(t *testing.T) {
 		var p fakePages
 		s, o := readOnce(t, &p)
 		n := nodeOf(t, s, o)
-		for i := range bringAfter + 1 {
-			if brought := heldOf(n).brought; brought != (i >= bringAfter) {
+		for i := range pagecache.BringAfter + 1 {
+			if brought := heldOf(n).Brought; brought != (i >= pagecache.BringAfter) {
 				return fmt.Sprintf("after %d readings from memory: brought in %v", i, brought)
 			}
 			readAndClose(t, s, o)
@@ -180,29 +181,19 @@ func TestFileIsBroughtInOnlyWhereMemoryIsFree(t *testing.T) {
 		}
 		must(t, file.Sync())
 		must(t, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
-		if n := residentBytes(file); n != 0 {
+		if n := pagecache.Resident(file); n != 0 {
 			return fmt.Sprintf("%d bytes stay in memory", n)
 		}
-		p.free.Store(1<<30/bringFree + o.Size - 1)
-		must(t, s.mount.fs.bringIn(t.Context(), o))
-		if n := residentBytes(file); n != 0 {
+		p.free.Store(1<<30/pagecache.BringFree + o.Size - 1)
+		must(t, s.mount.fs.bringing.BringIn(t.Context(), o))
+		if n := pagecache.Resident(file); n != 0 {
 			t.Errorf("%d bytes were brought in where memory is wanted for others", n)
 		}
-		p.free.Store(1<<30/bringFree + o.Size)
-		must(t, s.mount.fs.bringIn(t.Context(), o))
-		if n := residentBytes(file); n != o.Size {
+		p.free.Store(1<<30/pagecache.BringFree + o.Size)
+		must(t, s.mount.fs.bringing.BringIn(t.Context(), o))
+		if n := pagecache.Resident(file); n != o.Size {
 			return fmt.Sprintf("%d bytes of %d were brought in", n, o.Size)
 		}
 		return ""
 	})
-}
-
-func TestCountersOfTheKernelAreFound(t *testing.T) {
-	got, ok := parseReclaimed([]byte("nr_free_pages 3\npgsteal_file 12\npgsteal_anon 5\ndrop_pagecache 7\n"))
-	if want := (reclaimed{pages: 12, drops: 7}); !ok || got != want {
-		t.Errorf("%+v, %v; want %+v", got, ok, want)
-	}
-	if _, ok := parseReclaimed([]byte("nr_free_pages 3\n")); ok {
-		t.Error("a kernel without the counter was understood")
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
 
@@ -120,7 +121,7 @@ var privilegeChanges = []struct {
 	}},
 	{"write after a chmod beside it", func(mode uint32) error {
 		return withFD("f", unix.O_WRONLY, func(fd int) error {
-			_ = unix.Chmod("f", 0o600|mode&privileged) // refused to all but the owner
+			_ = unix.Chmod("f", 0o600|mode&callers.SetIDs) // refused to all but the owner
 			return second(unix.Write(fd, []byte("new")))
 		})
 	}},

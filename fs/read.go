@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -29,8 +31,8 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 	if n == nil || n.kind != manifest.File {
 		return nil, fuse.Status(estale)
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	for {
 		result, again, status := f.readNow(ctx, n, buf[:min(int(in.Size), len(buf))], int64(in.Offset), int64(in.Size), in.Flags)
 		if !again {
@@ -93,6 +95,18 @@ func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, siz
 	return nil, false, f.fail("read", n, errno, err)
 }
 
+// fills notes that READ returned bytes of n, which the kernel keeps unless the reader asked for
+// direct input.
+func (f *filesystem) fills(n *inode, version oss.Object, bytes int64, flags uint32) {
+	if flags&unix.O_DIRECT != 0 || !f.passthrough.Wants(version.Size) {
+		return
+	}
+	st := n.opened()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.mu.held.Add(version, bytes)
+}
+
 // corrupted notes that what was read of n may be wrong: also the bytes that came
 // before the checksum did, which the kernel must forget. Whoever has the file open
 // goes on to get errors; the next open, when all have closed it, reads it anew.
@@ -104,7 +118,7 @@ func (f *filesystem) corrupted(n *inode) {
 
 // forgetContent makes the kernel forget what it has cached of n.
 func (f *filesystem) forgetContent(n *inode) {
-	if !f.notify.content(n.id) {
+	if !f.notify.Content(n.id) {
 		f.counters.dropped.Add(1)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/fs/internal/callers"
 )
 
 // known returns the inode of an entry of dir if the kernel knows it. It gives out
@@ -37,8 +39,8 @@ func (f *filesystem) remove(cancel <-chan struct{}, in *fuse.InHeader, name, doi
 	if dir == nil {
 		return status
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	e, _, err := f.lookup(ctx, dir, name)
 	if err != nil {
 		return f.refuse(doing+" "+name, dir, err)

@@ -8,15 +8,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
-)
-
-// What the kernel may ask to be changed beside the size.
-const (
-	askedMode  = fuse.FATTR_MODE
-	askedOwner = fuse.FATTR_UID | fuse.FATTR_GID
-	askedTimes = fuse.FATTR_ATIME | fuse.FATTR_MTIME
 )
 
 // SetAttr implements [fuse.RawFileSystem]. What asks for what is there already
@@ -32,8 +26,8 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	if n == nil {
 		return fuse.Status(estale)
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	var err error
 	if n.special != nil {
 		err = n.special.set(in, f.specials.now())
@@ -43,7 +37,7 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	if err != nil {
 		return f.refuse("setattr", n, err)
 	}
-	if in.Valid&fuse.FATTR_SIZE == 0 || in.Valid&(askedMode|askedOwner|askedTimes) != 0 {
+	if in.Valid&fuse.FATTR_SIZE == 0 || in.Valid&(callers.AskedMode|callers.AskedOwner|callers.AskedTimes) != 0 {
 		f.times.status(n) // also where it is what it was
 	}
 	f.attr(n, &out.Attr)
@@ -88,7 +82,7 @@ func (f *filesystem) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) 
 // setAttributes changes mode, owner and time of modification, as far as they are
 // not what is asked for.
 func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
-	if in.Valid&(askedMode|askedOwner|askedTimes) == 0 && !asksNothing(in) {
+	if in.Valid&(callers.AskedMode|callers.AskedOwner|callers.AskedTimes) == 0 && !callers.AsksNothing(in) {
 		return nil
 	}
 	var now fuse.Attr

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/btree"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/fs/internal/shares"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
@@ -64,14 +65,14 @@ func (s *special) set(in *fuse.SetAttrIn, now time.Time) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	caller := rights{caller: &in.Caller}
+	caller := callers.Rights{Caller: &in.Caller}
 	gid := s.mu.gid
 	if to, ok := in.GetGID(); ok {
 		gid = to
 	}
-	if in.Valid&fuse.FATTR_KILL_SUIDGID != 0 || asksNothing(in) {
-		left := lentTo(s.mu.mode, s.mu.gid, gid, caller.member)
-		if left != s.mu.mode && asksNothing(in) && !caller.owner(s.mu.uid) {
+	if in.Valid&fuse.FATTR_KILL_SUIDGID != 0 || callers.AsksNothing(in) {
+		left := callers.LentTo(s.mu.mode, s.mu.gid, gid, caller.Member)
+		if left != s.mu.mode && callers.AsksNothing(in) && !caller.Owner(s.mu.uid) {
 			return syscall.EPERM
 		}
 		s.mu.mode = left

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -24,8 +25,8 @@ func (f *filesystem) Readlink(cancel <-chan struct{}, in *fuse.InHeader) (target
 	if known := n.target.Load(); known != nil {
 		return []byte(*known), fuse.OK
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	s, err := f.names.ReadLink(ctx, n.entry())
 	if err != nil {
 		errno := versionErrno(err)

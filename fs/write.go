@@ -9,6 +9,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
@@ -38,8 +39,8 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 	if open == nil {
 		return 0, fuse.EBADF
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	f.counters.writes.Add(1)
 	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
 		if err := f.dropPrivileges(ctx, open.node, &in.Caller); err != nil {
@@ -73,8 +74,8 @@ func (f *filesystem) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fus
 	if open == nil {
 		return fuse.OK // it was only read
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	if err := open.handle.Flush(ctx); err != nil {
 		return f.refuse("close", open.node, err)
 	}
@@ -88,8 +89,8 @@ func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fus
 	}
 	start := time.Now()
 	defer func() { f.metrics.done(opFsync, start, status) }()
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	n := f.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(estale)
@@ -136,8 +137,8 @@ func (f *filesystem) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) (status 
 	if n == nil {
 		return fuse.Status(estale)
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	if err := f.space.Sync(ctx); err != nil {
 		return f.refuse("fsync", n, err)
 	}
@@ -155,8 +156,8 @@ func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (st
 	if open == nil {
 		return fuse.EBADF
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	if err := open.handle.Allocate(ctx, in.Mode, int64(in.Offset), int64(in.Length)); err != nil {
 		return f.refuse("fallocate", open.node, err)
 	}
@@ -186,8 +187,8 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	case to == nil:
 		return 0, fuse.EBADF
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	buf := make([]byte, copyBuffer)
 	total := int64(0)
 	for want := int64(min(in.Len, copyMost)); total < want; {

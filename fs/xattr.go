@@ -10,6 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -144,8 +145,8 @@ func (f *filesystem) changeXAttr(cancel <-chan struct{}, in *fuse.InHeader, doin
 	case strings.HasPrefix(change.Name, xattrPrefix), n.kind != manifest.File:
 		return fuse.EPERM
 	}
-	ctx := newRequest(&in.Caller, cancel)
-	defer ctx.end()
+	ctx := callers.NewRequest(&in.Caller, cancel)
+	defer ctx.End()
 	before := f.keptXAttrs(n)
 	if err := f.setFile(ctx, n, writeback.SetAttr{XAttr: change}); err != nil {
 		return f.refuse(doing, n, err)

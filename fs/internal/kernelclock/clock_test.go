@@ -1,4 +1,4 @@
-package fs
+package kernelclock
 
 import (
 	"sync"
@@ -9,21 +9,23 @@ import (
 // detector, and the times, show that nothing is asked of a file that is closed.
 func TestClockIsAskedWhileItEnds(t *testing.T) {
 	for range 100 {
-		c, err := newKernelClock()
-		must(t, err)
+		c, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
 		var asking sync.WaitGroup
 		for range 4 {
 			asking.Go(func() {
 				for range 10 {
-					if at := c.now(); at <= 0 {
+					if at := c.Now(); at <= 0 {
 						t.Errorf("it is %d", at)
 					}
 				}
 			})
 		}
-		c.close()
+		c.Close()
 		asking.Wait()
-		if at := c.now(); at <= 0 {
+		if at := c.Now(); at <= 0 {
 			t.Errorf("it is %d after the end", at)
 		}
 	}

@@ -1,4 +1,4 @@
-package fs
+package mountpoint
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raiseReadAhead sets the kernel's readahead of the mount at path and returns the
+// RaiseReadAhead sets the kernel's readahead of the mount at path and returns the
 // value in force, with a reason if it is not the one wanted. Without it a
 // sequential reader gets 128 KiB for every round trip to us.
-func raiseReadAhead(path string, kib int) (inForce int, reason string) {
+func RaiseReadAhead(path string, kib int) (inForce int, reason string) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return 0, fmt.Sprintf("stat mount point: %v", err)

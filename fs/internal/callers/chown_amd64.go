@@ -1,4 +1,4 @@
-package fs
+package callers
 
 import "golang.org/x/sys/unix"
 

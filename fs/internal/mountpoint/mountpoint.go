@@ -1,4 +1,4 @@
-package fs
+package mountpoint
 
 import (
 	"bytes"
@@ -7,28 +7,23 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
-// fsType is the subtype of the mount: the kernel shows fuse.pailfs.
-const fsType = "pailfs"
+// ErrStale means that a mount whose daemon is gone covers the mount point.
+var ErrStale = errors.New("the mount of a daemon that is gone is in the way")
 
-// ErrStaleMount means that a mount whose daemon is gone covers the mount point.
-var ErrStaleMount = errors.New("the mount of a daemon that is gone is in the way")
-
-// check says why nothing can be mounted at cfg.Mountpoint, with the remedy.
-func check(cfg Config) error {
-	path := cfg.Mountpoint
+// Check says why nothing can be mounted at path, with the remedy. A directory that has
+// entries can be had only where that is allowed.
+func Check(path string, nonEmpty bool) error {
 	// The root of a dead mount may answer stat from what the kernel remembers, but
 	// not statfs.
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ECONNABORTED) {
-		return fmt.Errorf("mount point %s: %w: run umount -l %s", path, ErrStaleMount, path)
+		return fmt.Errorf("mount point %s: %w: run umount -l %s", path, ErrStale, path)
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -44,7 +39,7 @@ func check(cfg Config) error {
 	} else if mounted && st.Type == unix.FUSE_SUPER_MAGIC {
 		return fmt.Errorf("mount point %s is busy: pailfs is mounted there already; unmount it first", path)
 	}
-	if err := empty(path); err != nil && !cfg.AllowNonEmpty {
+	if err := empty(path); err != nil && !nonEmpty {
 		return err
 	}
 	return checkDevice()
@@ -91,8 +86,8 @@ func checkDevice() error {
 	return fmt.Errorf("/dev/fuse cannot be opened: %w: load the kernel module (modprobe fuse), or give the container the device", err)
 }
 
-// mountError says in one line why mounting failed and what helps.
-func mountError(path string, direct bool, err error) error {
+// Explain says in one line why mounting failed and what helps.
+func Explain(path string, direct bool, err error) error {
 	switch {
 	case direct && errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("mount %s: not permitted: the daemon lacks CAP_SYS_ADMIN; give its container that capability (privileged) or run it on the host", path)
@@ -109,8 +104,8 @@ func mountError(path string, direct bool, err error) error {
 	return fmt.Errorf("mount %s: %w", path, err)
 }
 
-// detach unmounts path lazily.
-func detach(path string, direct bool) error {
+// Detach unmounts path lazily.
+func Detach(path string, direct bool) error {
 	if direct {
 		return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	}
@@ -119,68 +114,4 @@ func detach(path string, direct bool) error {
 		return fmt.Errorf("fusermount3: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
-}
-
-// The queue of the kernel. Readahead and close are background requests: 128 of
-// them keep four sequential readers with 16 MiB of readahead each busy and leave
-// room to release files; more would only be memory in flight.
-const (
-	maxRead       = 1 << 20
-	maxBackground = 128
-)
-
-// requestMemory bounds the buffers of the requests that are being read or served, in bytes. go-fuse
-// reads each request into a buffer of maxRead, and keeps that until the answer where the request
-// has 128 bytes or more: a WRITE, an ioctl, a long name. A request beyond waits in the kernel.
-const requestMemory = 40 << 20
-
-// largestRead is the size that the kernel allows a READ to have: maxRead, unless
-// the machine is set to less.
-func largestRead() int {
-	const ofOldKernels = 256
-	pages := ofOldKernels
-	if text, err := os.ReadFile("/proc/sys/fs/fuse/max_pages_limit"); err == nil {
-		if n, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil {
-			pages = n
-		}
-	}
-	return min(maxRead, pages*os.Getpagesize())
-}
-
-// mountOptions are what the library gets to know of cfg.
-func mountOptions(cfg Config, direct bool) *fuse.MountOptions {
-	o := &fuse.MountOptions{
-		FsName:        cfg.Source,
-		Name:          fsType,
-		AllowOther:    cfg.AllowOther,
-		Options:       []string{"default_permissions"},
-		MaxWrite:      maxRead,
-		MaxBackground: maxBackground,
-
-		MaxInflightRequestBytes: requestMemory,
-		// A reply of 1 MiB and its header do not fit into a pipe.
-		DisableSplice: true,
-		// An inode's content never changes, so the kernel need not ask for its size
-		// before it reads from the page cache.
-		ExplicitDataCacheControl: true,
-		// The first page of a directory comes with attributes, further ones if the
-		// reader asked for some.
-		ExtraCapabilities: fuse.CAP_READDIRPLUS_AUTO,
-		DirectMountStrict: direct,
-		DirectMountFlags:  unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV,
-	}
-	if cfg.Space != nil {
-		// O_TRUNC comes with OPEN, or overwriting would look like editing. Asking for
-		// the duty to clear set-user-id bits spares a request before every write.
-		o.ExtraCapabilities |= fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2
-		o.DirectMountFlags &^= unix.MS_RDONLY
-		return o
-	}
-	// Where files are written it would leave old pages in the page cache: what is read while
-	// a direct write is under way is dropped only after one that somebody waits for.
-	o.ExtraCapabilities |= fuse.CAP_ASYNC_DIO
-	if !direct {
-		o.Options = append(o.Options, "ro")
-	}
-	return o
 }

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package fs
+package callers
 
 import "golang.org/x/sys/unix"
 

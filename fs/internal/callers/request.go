@@ -1,4 +1,4 @@
-package fs
+package callers
 
 import (
 	"bytes"
@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dyingPoll is how often a caller that was interrupted is looked at again: the
+// DyingPoll is how often a caller that was interrupted is looked at again: the
 // kernel tells of the first signal only, and that may not be the one that kills.
-const dyingPoll = 100 * time.Millisecond
+const DyingPoll = 100 * time.Millisecond
 
-// request is the context of one request of the kernel. It ends when the caller
+// Request is the context of one request of the kernel. It ends when the caller
 // is being killed, and at no other signal: programs do not expect EINTR from stat
 // nor from reading a file, and a page fault that ends with it is a SIGBUS.
 //
 // The kernel says INTERRUPT for every signal. Whether one kills is read from
 // /proc, so a caller in another PID namespace, whose id we are not given, is
 // waited for.
-type request struct {
+type Request struct {
 	caller fuse.Caller
 	cancel <-chan struct{}
 	mu     struct {
@@ -35,22 +35,22 @@ type request struct {
 	}
 }
 
-var _ context.Context = (*request)(nil)
+var _ context.Context = (*Request)(nil)
 
-// newRequest returns the context of a request; end must be called.
-func newRequest(caller *fuse.Caller, cancel <-chan struct{}) *request {
-	return &request{caller: *caller, cancel: cancel}
+// NewRequest returns the context of a request; end must be called.
+func NewRequest(caller *fuse.Caller, cancel <-chan struct{}) *Request {
+	return &Request{caller: *caller, cancel: cancel}
 }
 
 // Deadline implements [context.Context].
-func (r *request) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (r *Request) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Value implements [context.Context].
-func (r *request) Value(any) any { return nil }
+func (r *Request) Value(any) any { return nil }
 
 // Done implements [context.Context]. Only the first call costs anything, so a
 // request that is answered at once pays nothing for being interruptible.
-func (r *request) Done() <-chan struct{} {
+func (r *Request) Done() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.done == nil {
@@ -65,7 +65,7 @@ func (r *request) Done() <-chan struct{} {
 }
 
 // Err implements [context.Context].
-func (r *request) Err() error {
+func (r *Request) Err() error {
 	select {
 	case <-r.cancel:
 	default:
@@ -79,8 +79,8 @@ func (r *request) Err() error {
 	}
 }
 
-// end says that the request has been answered.
-func (r *request) end() {
+// End says that the request has been answered.
+func (r *Request) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.mu.ended && r.mu.stop != nil {
@@ -90,13 +90,13 @@ func (r *request) end() {
 }
 
 // watch closes done when the caller is being killed.
-func (r *request) watch(done, stop chan struct{}) {
+func (r *Request) watch(done, stop chan struct{}) {
 	select {
 	case <-stop:
 		return
 	case <-r.cancel:
 	}
-	tick := time.NewTicker(dyingPoll)
+	tick := time.NewTicker(DyingPoll)
 	defer tick.Stop()
 	for !dying(r.caller.Pid) {
 		select {

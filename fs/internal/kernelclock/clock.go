@@ -1,4 +1,4 @@
-package fs
+package kernelclock
 
 import (
 	"fmt"
@@ -7,21 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelClock tells the time as the kernel stamps files with it. Staged files have their
+// Clock tells the time as the kernel stamps files with it. Staged files have their
 // times from the kernel, which may tell a coarser time than the clock that programs read:
 // of two changes the later must not look older because it was stamped by another clock.
-type kernelClock struct{ file *os.File }
+type Clock struct{ file *os.File }
 
-func newKernelClock() (kernelClock, error) {
+// New returns a clock, which [Clock.Close] ends.
+func New() (Clock, error) {
 	fd, err := unix.MemfdCreate("pailfs-clock", unix.MFD_CLOEXEC)
 	if err != nil {
-		return kernelClock{}, fmt.Errorf("make a file in memory, which the kernel stamps: %w", err)
+		return Clock{}, fmt.Errorf("make a file in memory, which the kernel stamps: %w", err)
 	}
-	return kernelClock{file: os.NewFile(uintptr(fd), "pailfs-clock")}, nil
+	return Clock{file: os.NewFile(uintptr(fd), "pailfs-clock")}, nil
 }
 
-// now returns the time in nanoseconds since 1970.
-func (c kernelClock) now() int64 {
+// Now returns the time in nanoseconds since 1970.
+func (c Clock) Now() int64 {
 	// The space tells of changes also while the mount ends: the descriptor must not be
 	// another file's by then.
 	if conn, err := c.file.SyscallConn(); err == nil {
@@ -41,5 +42,5 @@ func (c kernelClock) now() int64 {
 	return now.Nano()
 }
 
-// close ends the use of the file. Who asks for the time after that is told a coarse one.
-func (c kernelClock) close() { _ = c.file.Close() } // it has no content
+// Close ends the use of the file. Who asks for the time after that is told a coarse one.
+func (c Clock) Close() { _ = c.file.Close() } // it has no content

@@ -1,0 +1,51 @@
+package fs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/manifest"
+)
+
+// firstPlus is how many entries come with their attributes to everyone who begins to list a
+// directory. Then the kernel decides what to ask for.
+const firstPlus = 64
+
+// plusReply is one answer to READDIRPLUS.
+type plusReply struct {
+	fs    *filesystem
+	in    *fuse.ReadIn
+	out   *fuse.DirEntryList
+	given int
+	// completing is what asks for attributes, nil if none are.
+	completing *completing
+	// noted says that the thread was noted, probe that one file has to come without attributes.
+	noted, probe bool
+}
+
+// add takes an entry in, as an [addEntry]. What the tree does not know all of is
+// named only: the kernel looks up what it needs.
+func (r *plusReply) add(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool {
+	asked := r.completing != nil && r.completing.asked
+	if r.in.Offset == 0 && !r.noted && (r.given == firstPlus || asked) {
+		r.noted = true
+		if r.probe = r.fs.statters.Lists(r.in.Pid, dir.id); !r.probe && r.given == firstPlus {
+			return false
+		}
+	}
+	out := r.out.AddDirLookupEntry(d)
+	if out == nil {
+		return false
+	}
+	if e == nil {
+		return true
+	}
+	r.given++
+	switch {
+	case e.Partial:
+	case r.probe && e.Kind != manifest.Directory:
+		r.probe = false
+	default:
+		r.fs.listed(dir, e, valid, out)
+	}
+	return true
+}
