@@ -46,10 +46,10 @@ func attrLifetime(n *inode) time.Duration {
 // attr fills the attributes of n. Those of a file change only here, and when a
 // manifest tells more of the same version than one before; a new version from
 // elsewhere is a new inode.
-func (f *filesystem) attr(n *inode, a *fuse.Attr) {
-	*a = fuse.Attr{Ino: n.id, Nlink: 1, Blksize: 4096, Owner: fuse.Owner{Uid: f.cfg.UID, Gid: f.cfg.GID}}
+func (t *inodes) attr(n *inode, a *fuse.Attr) {
+	*a = fuse.Attr{Ino: n.id, Nlink: 1, Blksize: 4096, Owner: fuse.Owner{Uid: t.cfg.UID, Gid: t.cfg.GID}}
 	if file := n.file.Load(); file != nil {
-		f.fileAttr(n, file, a)
+		t.fileAttr(n, file, a)
 		return
 	}
 	if n.gone.Load() {
@@ -65,16 +65,16 @@ func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 		n.tree.show()
 		// One link says that the number of subdirectories is not known; two would
 		// tell tree walkers that there are none.
-		a.Mode = fuse.S_IFDIR | f.cfg.DirMode
+		a.Mode = fuse.S_IFDIR | t.cfg.DirMode
 		a.Blksize = dirBlock
 		if mtime.IsZero() {
-			mtime = f.mounted
+			mtime = t.mounted
 		}
 	case manifest.Symlink:
 		a.Mode = fuse.S_IFLNK | 0o777
 		a.Size = uint64(n.object.Size)
 	default:
-		a.Mode = fuse.S_IFREG | f.cfg.FileMode
+		a.Mode = fuse.S_IFREG | t.cfg.FileMode
 		a.Size = uint64(n.object.Size)
 		a.Blocks = (a.Size + 511) / 512
 	}
@@ -98,19 +98,19 @@ func (f *filesystem) attr(n *inode, a *fuse.Attr) {
 }
 
 // fileAttr fills the attributes of a file that was changed here.
-func (f *filesystem) fileAttr(n *inode, file *writeback.File, a *fuse.Attr) {
+func (t *inodes) fileAttr(n *inode, file *writeback.File, a *fuse.Attr) {
 	now, err := file.Stat()
 	if err != nil {
-		f.log.Warn("the attributes of a staged file cannot be read", "path", n.path(), "err", err)
+		t.reports.log.Warn("the attributes of a staged file cannot be read", "path", n.path(), "err", err)
 	}
 	if !now.Linked || n.gone.Load() {
 		a.Nlink = 0 // the file says it, unless it was left to the store before its name went
 	}
-	a.Mode = fuse.S_IFREG | f.cfg.FileMode
+	a.Mode = fuse.S_IFREG | t.cfg.FileMode
 	if n.kind == manifest.Symlink {
 		a.Mode = fuse.S_IFLNK | 0o777
 	}
-	if f.cfg.Attrs && now.Set {
+	if t.cfg.Attrs && now.Set {
 		if n.kind != manifest.Symlink {
 			a.Mode = fuse.S_IFREG | now.Mode
 		}
@@ -139,15 +139,15 @@ func typeBits(k manifest.Kind) uint32 {
 	return fuse.S_IFREG
 }
 
-// GetAttr implements [fuse.RawFileSystem].
-func (f *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
+// GetAttr answers the request of that name.
+func (a *attrs) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opGetattr, start, status) }()
-	n := f.nodes.get(in.NodeId)
+	defer func() { a.reports.metrics.done(opGetattr, start, status) }()
+	n := a.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(estale)
 	}
-	f.attr(n, &out.Attr)
+	a.inodes.attr(n, &out.Attr)
 	out.SetTimeout(attrLifetime(n))
 	return fuse.OK
 }

@@ -6,6 +6,12 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 )
 
+// follower tells the kernel of names that were changed elsewhere.
+type follower struct {
+	reports *reports
+	inodes  *inodes
+}
+
 // Changes tells when the names of a tree have come to mean something else.
 type Changes interface {
 	// Next waits until the tree answers from a generation later than that of the last
@@ -15,9 +21,9 @@ type Changes interface {
 }
 
 // follow tells the kernel what changed, step by step, until ctx ends.
-func (f *filesystem) follow(ctx context.Context, changes Changes) {
+func (o *follower) follow(ctx context.Context, changes Changes) {
 	select {
-	case <-f.notify.Started:
+	case <-o.inodes.notify.Started:
 	case <-ctx.Done():
 		return
 	}
@@ -26,24 +32,24 @@ func (f *filesystem) follow(ctx context.Context, changes Changes) {
 		if err != nil {
 			return // nothing but the end of ctx
 		}
-		f.swapped(ctx, swap)
+		o.swapped(ctx, swap)
 		swap.Done()
 	}
 }
 
 // swapped tells the kernel which of the names that it may know have changed: those
 // of the directories that it knows. What it does not know costs nothing.
-func (f *filesystem) swapped(ctx context.Context, swap *manifest.Swap) {
-	for _, n := range f.nodes.all() {
+func (o *follower) swapped(ctx context.Context, swap *manifest.Swap) {
+	for _, n := range o.inodes.nodes.all() {
 		if ctx.Err() != nil {
 			return
 		}
 		if n.kind != manifest.Directory {
 			continue
 		}
-		if err := f.swappedDir(ctx, n, swap); err != nil && ctx.Err() == nil {
-			f.log.Warn("what changed in a directory cannot be told; the kernel forgets all of it", "path", n.path(), "err", err)
-			f.forgetDir(n)
+		if err := o.swappedDir(ctx, n, swap); err != nil && ctx.Err() == nil {
+			o.reports.log.Warn("what changed in a directory cannot be told; the kernel forgets all of it", "path", n.path(), "err", err)
+			o.forgetDir(n)
 		}
 	}
 }
@@ -56,35 +62,35 @@ func (f *filesystem) swapped(ctx context.Context, swap *manifest.Swap) {
 // lock held, which the kernel takes for each name that it is told of: it has
 // arrived by then. So nothing old is learnt after it was forgotten. A listing that
 // arrives late can still be cached, but not be used by another open.
-func (f *filesystem) swappedDir(ctx context.Context, n *inode, swap *manifest.Swap) error {
+func (o *follower) swappedDir(ctx context.Context, n *inode, swap *manifest.Swap) error {
 	same := true
 	return swap.Diff(ctx, n.dirPath(), func(d manifest.Difference) bool {
 		switch {
 		case same:
 			same = false
 			n.tree.renew()
-			f.times.entries(n, 0)
-			f.notify.EntryNow(n.id, d.Name)
-			f.notify.ContentNow(n.id)
+			o.inodes.times.entries(n, 0)
+			o.inodes.notify.EntryNow(n.id, d.Name)
+			o.inodes.notify.ContentNow(n.id)
 		case n.tree.told.Load():
-			f.notify.EntryNow(n.id, d.Name)
+			o.inodes.notify.EntryNow(n.id, d.Name)
 		}
 		return ctx.Err() == nil
 	})
 }
 
 // forgetDir makes the kernel forget everything it has of a directory and below.
-func (f *filesystem) forgetDir(n *inode) {
+func (o *follower) forgetDir(n *inode) {
 	n.tree.renew()
 	if n.id != rootID {
 		at := n.at()
-		f.notify.EntryNow(at.parent, at.name)
+		o.inodes.notify.EntryNow(at.parent, at.name)
 		return
 	}
-	for _, child := range f.nodes.all() {
+	for _, child := range o.inodes.nodes.all() {
 		if at := child.at(); at.parent == rootID {
-			f.notify.EntryNow(rootID, at.name)
+			o.inodes.notify.EntryNow(rootID, at.name)
 		}
 	}
-	f.notify.ContentNow(rootID)
+	o.inodes.notify.ContentNow(rootID)
 }

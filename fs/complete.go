@@ -32,12 +32,12 @@ type completing struct {
 // a directory, or goes on. Those of the first entries are for who has looked up what it listed
 // before, those of others for who has looked some up of this directory: the kernel asks for
 // attributes there as soon as anybody has.
-func (f *filesystem) completes(in *fuse.ReadIn) *completing {
-	tree, ok := f.tree.(completer)
-	if !ok || f.numbered != nil {
+func (ds *directories) completes(in *fuse.ReadIn) *completing {
+	tree, ok := ds.inodes.tree.(completer)
+	if !ok || ds.inodes.numbered != nil {
 		return nil
 	}
-	if in.Offset == 0 && !f.statters.Wants(in.Pid) || in.Offset > 0 && !f.statters.Looks(in.Pid, in.NodeId) {
+	if in.Offset == 0 && !ds.statters.Wants(in.Pid) || in.Offset > 0 && !ds.statters.Looks(in.Pid, in.NodeId) {
 		return nil
 	}
 	return &completing{tree: tree}

@@ -55,7 +55,7 @@ func TestCorruptedFileCanBeReadAgainWithoutOpen(t *testing.T) {
 	})
 	same(t, got, all(o))
 	eventually(t, "nothing is left to close", func() bool {
-		for _, n := range s.mount.fs.nodes.all() {
+		for _, n := range s.mount.fs.inodes.nodes.all() {
 			if st := n.state.Load(); st != nil {
 				st.mu.Lock()
 				spent := len(st.mu.spent)

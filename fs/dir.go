@@ -8,8 +8,21 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/handles"
+	"github.com/pailfs/pailfs/fs/internal/statters"
 	"github.com/pailfs/pailfs/manifest"
 )
+
+// directories look names up and list them.
+type directories struct {
+	control Control // nil if there is none
+	reports *reports
+	inodes  *inodes
+
+	dirs     handles.Table[dirHandle]
+	statters statters.Threads
+	cursors  cursorKeeper
+}
 
 // dirHandle is one open directory.
 type dirHandle struct {
@@ -22,27 +35,27 @@ type dirHandle struct {
 	}
 }
 
-// OpenDir implements [fuse.RawFileSystem]. The kernel may keep the listing it has
+// OpenDir answers the request of that name. The kernel may keep the listing it has
 // as long as the tree stands by it; else it drops it now and reads again.
-func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
+func (ds *directories) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opOpendir, start, status) }()
-	n := f.nodes.get(in.NodeId)
+	defer func() { ds.reports.metrics.done(opOpendir, start, status) }()
+	n := ds.inodes.nodes.get(in.NodeId)
 	switch {
 	case n == nil:
 		return fuse.Status(estale)
 	case n.kind != manifest.Directory:
 		return fuse.ENOTDIR
 	}
-	if f.numbered != nil {
+	if ds.inodes.numbered != nil {
 		return fuse.ENOSYS // and never asks again
 	}
 	h := &dirHandle{node: n}
 	list, known := n.tree.enter(start)
-	h.mu.lister = lister{tree: f.names, dir: n.tree, list: list}
+	h.mu.lister = lister{tree: ds.inodes.names, dir: n.tree, list: list}
 	n.tree.opened()
-	f.counters.openDirs.Add(1)
-	out.Fh = f.dirs.Add(h)
+	ds.reports.counters.openDirs.Add(1)
+	out.Fh = ds.dirs.Add(h)
 	out.OpenFlags = fuse.FOPEN_CACHE_DIR
 	if known {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
@@ -50,40 +63,40 @@ func (f *filesystem) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 	return fuse.OK
 }
 
-// ReleaseDir implements [fuse.RawFileSystem].
-func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
+// ReleaseDir answers the request of that name.
+func (ds *directories) ReleaseDir(in *fuse.ReleaseIn) {
 	start := time.Now()
-	if h := f.dirs.Remove(in.Fh); h != nil {
+	if h := ds.dirs.Remove(in.Fh); h != nil {
 		h.mu.Lock()
 		h.node.tree.leave(h.mu.list)
 		h.mu.Unlock()
 		h.node.tree.closed()
-		f.cursors.closed(h.node.tree)
-		f.counters.openDirs.Add(-1)
+		ds.cursors.closed(h.node.tree)
+		ds.reports.counters.openDirs.Add(-1)
 		if h.controlled.Load() {
-			f.cfg.Control.Released(in.Fh)
+			ds.control.Released(in.Fh)
 		}
 	}
-	f.metrics.done(opReleasedir, start, fuse.OK)
+	ds.reports.metrics.done(opReleasedir, start, fuse.OK)
 }
 
-// ReadDir implements [fuse.RawFileSystem].
-func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+// ReadDir answers the request of that name.
+func (ds *directories) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := f.readDir(cancel, in, false, nil, func(_ *inode, d fuse.DirEntry, _ *entry, _ manifest.Validity) bool {
+	status := ds.readDir(cancel, in, false, nil, func(_ *inode, d fuse.DirEntry, _ *entry, _ manifest.Validity) bool {
 		return out.AddDirEntry(d)
 	})
-	f.metrics.done(opReaddir, start, status)
+	ds.reports.metrics.done(opReaddir, start, status)
 	return status
 }
 
-// ReadDirPlus implements [fuse.RawFileSystem]: entries with their attributes,
+// ReadDirPlus answers the request of that name: entries with their attributes,
 // each of which is a reference that the kernel will forget one day.
-func (f *filesystem) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+func (ds *directories) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	reply := plusReply{fs: f, in: in, out: out, completing: f.completes(in)}
-	status := f.readDir(cancel, in, true, reply.completing, reply.add)
-	f.metrics.done(opReaddirplus, start, status)
+	reply := plusReply{ds: ds, in: in, out: out, completing: ds.completes(in)}
+	status := ds.readDir(cancel, in, true, reply.completing, reply.add)
+	ds.reports.metrics.done(opReaddirplus, start, status)
 	return status
 }
 
@@ -93,11 +106,11 @@ type addEntry func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validit
 
 // readDir gives entries to add, beginning at the offset in the request, until it
 // takes no more. plus says that the kernel keeps their names, c asks for their attributes.
-func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, c *completing, add addEntry) fuse.Status {
-	if f.numbered != nil {
-		return f.readNumbered(cancel, in, plus, add)
+func (ds *directories) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, c *completing, add addEntry) fuse.Status {
+	if ds.inodes.numbered != nil {
+		return ds.readNumbered(cancel, in, plus, add)
 	}
-	h := f.dirs.Get(in.Fh)
+	h := ds.dirs.Get(in.Fh)
 	if h == nil {
 		return fuse.EBADF
 	}
@@ -114,18 +127,18 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 		defer h.mu.complete(c)()
 	}
 	if err := h.mu.fill(ctx); err != nil {
-		return f.fail("readdir", h.node, nameErrno(err), err)
+		return ds.reports.fail("readdir", h.node, nameErrno(err), err)
 	}
-	defer f.watch(h)
+	defer ds.watch(h)
 	defer h.mu.answered()
 	defer func() {
 		if h.mu.changed {
 			h.mu.changed = false
-			f.times.entries(h.node, 0)
+			ds.inodes.times.entries(h.node, 0)
 		}
 	}()
 	for given := 0; !h.mu.enough(given); given++ {
-		d, e, err := f.peek(ctx, h)
+		d, e, err := ds.peek(ctx, h)
 		if err != nil || d.Name == "" || !add(h.node, d, e, h.mu.valid) {
 			// What came before an error is given out; the next call meets it again.
 			return fuse.OK
@@ -137,7 +150,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool,
 
 // peek returns the next entry, with an empty name at the end of the directory.
 // The caller holds h.mu.
-func (f *filesystem) peek(ctx *callers.Request, h *dirHandle) (fuse.DirEntry, *entry, error) {
+func (ds *directories) peek(ctx *callers.Request, h *dirHandle) (fuse.DirEntry, *entry, error) {
 	off := packOffset(h.mu.list.number, h.mu.position+1)
 	if h.mu.position < dotEntries {
 		d := dotEntry(h.node, h.mu.position)
@@ -148,7 +161,7 @@ func (f *filesystem) peek(ctx *callers.Request, h *dirHandle) (fuse.DirEntry, *e
 		return fuse.DirEntry{}, nil, err
 	}
 	e := &h.mu.pending[0]
-	return fuse.DirEntry{Name: e.Name, Mode: listedType(e), Ino: f.number(h.node, e), Off: off}, e, nil
+	return fuse.DirEntry{Name: e.Name, Mode: listedType(e), Ino: ds.inodes.number(h.node, e), Off: off}, e, nil
 }
 
 // listedType returns the file type that a listing shows for e: none where it would
@@ -162,11 +175,11 @@ func listedType(e *entry) uint32 {
 
 // watch makes the kernel drop its cached listing when it expires, should the
 // directory still be open. The caller holds h.mu.
-func (f *filesystem) watch(h *dirHandle) {
+func (ds *directories) watch(h *dirHandle) {
 	id := h.node.id
 	h.node.tree.at(h.mu.list.expiry(), func() {
-		if !f.notify.Content(id) {
-			f.counters.dropped.Add(1)
+		if !ds.inodes.notify.Content(id) {
+			ds.reports.counters.dropped.Add(1)
 		}
 	})
 }

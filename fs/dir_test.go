@@ -252,7 +252,7 @@ func goesOnWhereTheKernelsCacheEnds(t *testing.T, p *pages) (wrong string) {
 			w.remove("dir/" + got[removed])
 		}
 		// As a removal through the mount does.
-		s.mount.fs.notify.ContentNow(inode64(t, s.path("dir")))
+		s.mount.fs.inodes.notify.ContentNow(inode64(t, s.path("dir")))
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("%d of %d names: %.1000s", len(got), len(want), d)

@@ -70,17 +70,17 @@ func (c *changeTimes) move(n *inode, at int64, entries bool) {
 
 // remind tells the space what programs were told of the times of n, which is an object and
 // may become a file of it now.
-func (f *filesystem) remind(n *inode) {
+func (t *inodes) remind(n *inode) {
 	version, staged := n.version()
 	if staged {
 		return
 	}
 	if file := n.file.Load(); file != nil {
-		if t, err := file.Times(); err == nil && file.Forgotten() {
-			f.space.Tell(version, t)
+		if told, err := file.Times(); err == nil && file.Forgotten() {
+			t.space.Tell(version, told)
 		}
 	} else if told := n.told.Load(); told != nil && told.Mtime != 0 {
-		f.space.Tell(version, *told)
+		t.space.Tell(version, *told)
 	}
 }
 

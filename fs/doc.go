@@ -11,6 +11,11 @@
 // must be taken and dropped at exact points of OPEN and RELEASE. It keeps no
 // names, no bytes and no listing of its own beyond what the kernel holds open.
 //
+// filesystem is thin: requests.go says which of its parts answers what. naming
+// changes names, attrs what is told of a file beside names and bytes, directories
+// looks names up and lists them. writePath opens what may change, readPath reads,
+// keeps holds what lost its name. inodes is what the kernel knows, below them all.
+//
 // SEMANTICS.md lists what a program that reads a mount may rely on, each claim
 // with its test. DESIGN.md says why things are as they are.
 package fs

@@ -146,11 +146,11 @@ func TestPinsOfNoOpenExpire(t *testing.T) {
 	if n := pinned(s); n != 30 {
 		t.Fatalf("%d pinned, want 30", n)
 	}
-	s.mount.fs.idle.expire(time.Now().Add(-time.Hour))
+	s.mount.fs.reads.idle.expire(time.Now().Add(-time.Hour))
 	if n := pinned(s); n != 30 {
 		t.Errorf("%d pinned after nothing expired", n)
 	}
-	s.mount.fs.idle.expire(time.Now().Add(time.Hour))
+	s.mount.fs.reads.idle.expire(time.Now().Add(time.Hour))
 	if n := pinned(s); n != 0 {
 		t.Errorf("%d pinned after all expired", n)
 	}
@@ -187,7 +187,7 @@ func TestWhoReadsToTheEndLeavesNoPin(t *testing.T) {
 		t.Helper()
 		in := fuse.ReadIn{Offset: uint64(off), Size: length}
 		in.NodeId = node
-		result, status := s.mount.fs.Read(nil, &in, make([]byte, length))
+		result, status := s.mount.fs.reads.Read(nil, &in, make([]byte, length))
 		if !status.Ok() {
 			t.Fatal(status)
 		}
@@ -227,7 +227,7 @@ func TestPinsOfNoOpenAreBounded(t *testing.T) {
 }
 
 func idleCount(s *site) int {
-	h := &s.mount.fs.idle
+	h := &s.mount.fs.reads.idle
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mu.order.Len()

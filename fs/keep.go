@@ -3,10 +3,28 @@ package fs
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
+	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/lateopens"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
+
+// keeps is what keeps the bytes of files that lose their names, for who has them open and
+// who has looked them up.
+type keeps struct {
+	reports *reports
+	inodes  *inodes
+	reads   *readPath
+	space   *writeback.Space
+	cache   *cache.Cache
+
+	keeping    keeping
+	keepAtOnce atomic.Int64 // keepMost, but in tests
+	late       lateopens.Keeper[*inode]
+}
 
 // keepMost is the largest object that is fetched at once because its name goes while
 // it is open.
@@ -15,7 +33,7 @@ const keepMost = 256 << 20
 // keep makes sure that a clean file which is open can be read when its object is to
 // go from the bucket: the whole of it is brought into the cache, where the open file
 // pins it. A large object stays in the bucket until that is done, or the file closed.
-func (f *filesystem) keep(ctx context.Context, n *inode) {
+func (k *keeps) keep(ctx context.Context, n *inode) {
 	if n == nil || n.kind != manifest.File || !n.opened().inUse() {
 		return
 	}
@@ -25,19 +43,19 @@ func (f *filesystem) keep(ctx context.Context, n *inode) {
 	}
 	st := n.opened()
 	st.mu.Lock()
-	err := f.pin(n, st)
+	err := k.reads.pin(n, st)
 	st.mu.Unlock()
 	switch {
 	case err != nil:
-	case f.cache.Residency(version).Whole:
-	case version.Size > f.keepAtOnce.Load():
-		f.keeping.add(ctx, n, st, version, f.space.HoldBack(version.Key))
+	case k.cache.Residency(version).Whole:
+	case version.Size > k.keepAtOnce.Load():
+		k.keeping.add(ctx, n, st, version, k.space.HoldBack(version.Key))
 		return
 	default:
-		err = f.cache.Fetch(ctx, version)
+		err = k.cache.Fetch(ctx, version)
 	}
 	if err != nil {
-		f.log.Warn("a file that is open loses its name, and not all of it could be kept", "path", n.path(), "key", version.Key, "err", err)
+		k.reports.log.Warn("a file that is open loses its name, and not all of it could be kept", "path", n.path(), "key", version.Key, "err", err)
 	}
 }
 
@@ -73,7 +91,7 @@ func (k *keeping) add(ctx context.Context, n *inode, st *fileState, version oss.
 }
 
 // run brings what is added into the cache until ctx ends.
-func (k *keeping) run(ctx context.Context, f *filesystem) {
+func (k *keeping) run(ctx context.Context, keeps *keeps) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
@@ -81,13 +99,13 @@ func (k *keeping) run(ctx context.Context, f *filesystem) {
 		case <-ctx.Done():
 			return
 		case job := <-k.queue:
-			running.Go(func() { f.keepOne(ctx, job) })
+			running.Go(func() { keeps.keepOne(ctx, job) })
 		}
 	}
 }
 
 // keepOne brings one object into the cache, unless its file is closed before.
-func (f *filesystem) keepOne(ctx context.Context, job kept) {
+func (k *keeps) keepOne(ctx context.Context, job kept) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watch sync.WaitGroup
@@ -98,11 +116,11 @@ func (f *filesystem) keepOne(ctx context.Context, job kept) {
 		case <-ctx.Done():
 		}
 	})
-	err := f.cache.Fetch(ctx, job.version)
+	err := k.cache.Fetch(ctx, job.version)
 	if err == nil {
 		job.release()
 	} else if ctx.Err() == nil {
-		f.log.Info("a large file that is open loses its name: its object stays until it is closed", "path", job.node.path(), "key", job.version.Key, "err", err)
+		k.reports.log.Info("a large file that is open loses its name: its object stays until it is closed", "path", job.node.path(), "key", job.version.Key, "err", err)
 	}
 	cancel()
 	watch.Wait()

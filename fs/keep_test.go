@@ -33,7 +33,7 @@ func TestLargeFilesStayReadableWhenTheyLoseTheirName(t *testing.T) {
 		e.Put(name, random(9, size))
 	}
 	w := mountWritten(t, e, writtenOptions{})
-	w.mount.fs.keepAtOnce.Store(100_000)
+	w.mount.fs.keeps.keepAtOnce.Store(100_000)
 	for _, name := range []string{"removed", "replaced"} {
 		f := w.losesItsName(t, name)
 		w.drain(t)
@@ -57,7 +57,7 @@ func TestLargeFilesThatCannotBeKeptGoWhenTheyAreClosed(t *testing.T) {
 		e.Put(name, random(9, size))
 	}
 	w := mountWritten(t, e, writtenOptions{cache: cache.Config{Never: func(string) bool { return true }}})
-	w.mount.fs.keepAtOnce.Store(100_000)
+	w.mount.fs.keeps.keepAtOnce.Store(100_000)
 	for _, name := range []string{"removed", "replaced"} {
 		f := w.losesItsName(t, name)
 		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -91,7 +91,7 @@ func TestAnOpenThatFailsTruncatesNothing(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, f.Close()) }()
 	var st *fileState
-	for _, n := range w.mount.fs.nodes.all() {
+	for _, n := range w.mount.fs.inodes.nodes.all() {
 		if n.at().name == "file" {
 			st = n.opened()
 		}

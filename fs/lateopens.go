@@ -12,14 +12,14 @@ import (
 // partsFrom keeps what n has, whose name is about to go: a program may have looked it up
 // and not opened it yet, and its open is for this file. It stays until the kernel forgets n,
 // or some seconds. done must be called when the name has gone or stayed.
-func (f *filesystem) partsFrom(ctx context.Context, n *inode) (done func()) {
+func (k *keeps) partsFrom(ctx context.Context, n *inode) (done func()) {
 	if n == nil || n.kind != manifest.File {
 		return func() {}
 	}
-	f.late.Keep(n, n.keptBytes(), f.keepContent(ctx, n))
+	k.late.Keep(n, n.keptBytes(), k.keepContent(ctx, n))
 	return func() {
-		if !n.gone.Load() || f.nodes.get(n.id) != n {
-			f.late.Drop(n)
+		if !n.gone.Load() || k.inodes.nodes.get(n.id) != n {
+			k.late.Drop(n)
 		}
 	}
 }
@@ -37,16 +37,16 @@ func (n *inode) keptBytes() int64 {
 
 // keepContent keeps the bytes of n until release is called: the staged file, or the object in
 // the cache, where all of it is there, or else in the bucket.
-func (f *filesystem) keepContent(ctx context.Context, n *inode) (release func()) {
+func (k *keeps) keepContent(ctx context.Context, n *inode) (release func()) {
 	var all []func()
 	if file := n.file.Load(); file != nil {
 		// An error means that it is the store's again, or that there is nothing to keep.
-		if h, err := f.space.OpenFile(ctx, file, writeback.OpenOptions{}); err == nil {
+		if h, err := k.space.OpenFile(ctx, file, writeback.OpenOptions{}); err == nil {
 			all = append(all, h.Release)
 		}
 	}
 	if version, staged := n.version(); !staged && version.Size > 0 {
-		all = append(all, f.keepVersion(version))
+		all = append(all, k.keepVersion(version))
 	}
 	return func() {
 		for _, do := range all {
@@ -56,24 +56,24 @@ func (f *filesystem) keepContent(ctx context.Context, n *inode) (release func())
 }
 
 // keepVersion keeps an object until release is called.
-func (f *filesystem) keepVersion(version oss.Object) (release func()) {
-	h, err := f.cache.Open(version)
-	if err == nil && f.cache.Residency(version).Whole {
+func (k *keeps) keepVersion(version oss.Object) (release func()) {
+	h, err := k.cache.Open(version)
+	if err == nil && k.cache.Residency(version).Whole {
 		return func() {
 			if err := h.Close(); err != nil {
-				f.log.Warn("closing a cached object failed", "key", version.Key, "err", err)
+				k.reports.log.Warn("closing a cached object failed", "key", version.Key, "err", err)
 			}
 		}
 	}
 	if err == nil {
 		_ = h.Close() // nothing was read by it
 	}
-	return f.space.HoldBackUnlessDraining(version.Key)
+	return k.space.HoldBackUnlessDraining(version.Key)
 }
 
 // bring makes sure that n has its bytes, if its name went before it is opened now. ESTALE says
 // that they are gone: the kernel looks the name up again.
-func (f *filesystem) bring(ctx context.Context, n *inode) error {
+func (k *keeps) bring(ctx context.Context, n *inode) error {
 	if file := n.file.Load(); file != nil && file.Lost() {
 		return estale
 	}
@@ -81,10 +81,10 @@ func (f *filesystem) bring(ctx context.Context, n *inode) error {
 		return nil
 	}
 	version, staged := n.version()
-	if staged || version.Size == 0 || version.Size > f.keepAtOnce.Load() || f.cache.Residency(version).Whole {
+	if staged || version.Size == 0 || version.Size > k.keepAtOnce.Load() || k.cache.Residency(version).Whole {
 		return nil
 	}
-	err := f.cache.Fetch(ctx, version)
+	err := k.cache.Fetch(ctx, version)
 	if errors.Is(err, oss.ErrChanged) || errors.Is(err, oss.ErrNotFound) {
 		return estale
 	}

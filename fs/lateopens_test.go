@@ -259,7 +259,7 @@ func TestProcessesThatShareNamesReadWholeFiles(t *testing.T) {
 	close(done)
 	readers.Wait()
 	t.Logf("%d reads", reads.Load())
-	eventually(t, "nothing is kept of what lost its name", func() bool { return w.mount.fs.late.Len() == 0 })
+	eventually(t, "nothing is kept of what lost its name", func() bool { return w.mount.fs.keeps.late.Len() == 0 })
 }
 
 // TestForgettingLetsGoOfWhatLostItsName: what is kept goes when the kernel forgets the file, and
@@ -270,11 +270,11 @@ func TestForgettingLetsGoOfWhatLostItsName(t *testing.T) {
 	fd, err := unix.Open(w.path("file"), unix.O_PATH|unix.O_CLOEXEC, 0)
 	must(t, err)
 	w.loses(t, "file", false)
-	if n := w.mount.fs.late.Len(); n != 1 {
+	if n := w.mount.fs.keeps.late.Len(); n != 1 {
 		t.Errorf("%d files are kept", n)
 	}
 	must(t, unix.Close(fd))
-	eventually(t, "it is let go", func() bool { return w.mount.fs.late.Len() == 0 })
+	eventually(t, "it is let go", func() bool { return w.mount.fs.keeps.late.Len() == 0 })
 	w.drain(t)
 	eventually(t, "its staged file is removed", func() bool {
 		left, err := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "staging", "staged", "*"))
@@ -337,7 +337,7 @@ func TestWhatLostItsNameIsNeverReadAsEmpty(t *testing.T) {
 	fileWritten(t, w, "file", content)
 	open := w.lookedUp(t, "file")
 	w.loses(t, "file", false)
-	w.mount.fs.late.Clear() // as after lateopens.Age
+	w.mount.fs.keeps.late.Clear() // as after lateopens.Age
 	got, err := readOpened(open(os.O_RDONLY))
 	if !errors.Is(err, unix.ESTALE) {
 		must(t, err)

@@ -8,8 +8,33 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/moves"
+	"github.com/pailfs/pailfs/fs/internal/notices"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
+
+// inodes are what the kernel knows, what it was told of that, and what names mean now.
+type inodes struct {
+	cfg     *Config
+	reports *reports
+	tree    manifest.Tree
+	names   view // tree, with what space has laid over it
+	space   *writeback.Space
+	// specials are the names that only this mount has.
+	specials specials
+
+	nodes   *nodeTable
+	changed byPath
+	moves   moves.Moves
+	notify  notices.Notifier
+	mounted time.Time
+	times   changeTimes
+	// numbered is tree, if the kernel may keep directories by themselves.
+	numbered numbered
+	// forgotten is called when the kernel has forgotten an inode.
+	forgotten func(*inode)
+}
 
 const (
 	estale  = syscall.ESTALE
@@ -22,11 +47,11 @@ type forgetter interface {
 	Forget(dir, name string)
 }
 
-// Lookup implements [fuse.RawFileSystem].
-func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
+// Lookup answers the request of that name.
+func (ds *directories) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opLookup, start, status) }()
-	dir := f.nodes.get(in.NodeId)
+	defer func() { ds.reports.metrics.done(opLookup, start, status) }()
+	dir := ds.inodes.nodes.get(in.NodeId)
 	switch {
 	case dir == nil:
 		return fuse.Status(estale)
@@ -38,20 +63,20 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name stri
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
 	dir.tree.tell()
-	e, valid, err := f.lookup(ctx, dir, name)
+	e, valid, err := ds.inodes.lookup(ctx, dir, name)
 	if matches(err, iofs.ErrNotExist) {
 		return negative(out, valid)
 	}
 	if err != nil {
-		return f.fail("lookup "+name, dir, nameErrno(err), err)
+		return ds.reports.fail("lookup "+name, dir, nameErrno(err), err)
 	}
 	if e.Kind != manifest.Directory {
-		f.statters.Asks(in.Pid, dir.id)
+		ds.statters.Asks(in.Pid, dir.id)
 	}
-	n := f.node(dir, &e)
+	n := ds.inodes.node(dir, &e)
 	// The tree stands by this version again, or knows no better.
 	n.stale.Store(false)
-	f.answer(n, valid, out)
+	ds.inodes.answer(n, valid, out)
 	return fuse.OK
 }
 
@@ -68,36 +93,32 @@ func negative(out *fuse.EntryOut, valid manifest.Validity) fuse.Status {
 
 // listed gives the kernel a reference to the inode of an entry of a listing. What
 // is known to be gone is left out: the listing may be older than that knowledge.
-func (f *filesystem) listed(dir *inode, e *entry, valid manifest.Validity, out *fuse.EntryOut) {
-	n := f.node(dir, e)
+func (ds *directories) listed(dir *inode, e *entry, valid manifest.Validity, out *fuse.EntryOut) {
+	n := ds.inodes.node(dir, e)
 	if n.stale.Load() {
-		f.Forget(n.id, 1)
+		ds.inodes.forget(n.id, 1)
 		return
 	}
-	f.answer(n, valid, out)
+	ds.inodes.answer(n, valid, out)
 }
 
 // answer tells the kernel of n, to which it has been given a reference.
-func (f *filesystem) answer(n *inode, valid manifest.Validity, out *fuse.EntryOut) {
+func (t *inodes) answer(n *inode, valid manifest.Validity, out *fuse.EntryOut) {
 	out.NodeId = n.id
-	f.attr(n, &out.Attr)
+	t.attr(n, &out.Attr)
 	out.SetEntryTimeout(lifetime(valid))
 	out.SetAttrTimeout(attrLifetime(n))
 }
 
-// Forget implements [fuse.RawFileSystem].
-func (f *filesystem) Forget(id, references uint64) {
-	if n := f.times.forget(f.nodes, id, references); n != nil {
-		f.idle.drop(n)
-		f.late.Drop(n)
-		if n.tree != nil {
-			f.cursors.forgotten(n.tree)
-		}
-		if f.space != nil {
+// forget takes back references of the kernel's.
+func (t *inodes) forget(id, references uint64) {
+	if n := t.times.forget(t.nodes, id, references); n != nil {
+		t.forgotten(n)
+		if t.space != nil {
 			if n.kind != manifest.Directory && !n.gone.Load() {
-				f.remind(n)
+				t.remind(n)
 			}
-			f.changed.drop(n.at().path(), n)
+			t.changed.drop(n.at().path(), n)
 		}
 	}
 }
@@ -106,17 +127,17 @@ func (f *filesystem) Forget(id, references uint64) {
 // tree and the kernel forget the name, so that the next open meets the new one.
 // The kernel is told from another goroutine, because it may hold the directory
 // for a lookup that waits for us.
-func (f *filesystem) replaced(n *inode) {
+func (t *inodes) replaced(n *inode) {
 	if n.stale.Swap(true) {
 		return
 	}
-	f.counters.stale.Add(1)
-	f.log.Info("object was replaced or deleted while it was open", "path", n.path(), "key", n.object.Key, "etag", n.object.ETag)
+	t.reports.counters.stale.Add(1)
+	t.reports.log.Info("object was replaced or deleted while it was open", "path", n.path(), "key", n.object.Key, "etag", n.object.ETag)
 	at := n.at()
-	if t, ok := f.tree.(forgetter); ok {
-		t.Forget(at.dir, at.name)
+	if tree, ok := t.tree.(forgetter); ok {
+		tree.Forget(at.dir, at.name)
 	}
-	if !f.notify.Entry(at.parent, at.name) {
-		f.counters.dropped.Add(1)
+	if !t.notify.Entry(at.parent, at.name) {
+		t.reports.counters.dropped.Add(1)
 	}
 }

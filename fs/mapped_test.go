@@ -66,11 +66,11 @@ func TestReleaseLeavesAnOpenItsDecision(t *testing.T) {
 	must(t, os.WriteFile(w.path("file"), random(6, 1<<20), 0o644))
 	f, err := os.OpenFile(w.path("file"), os.O_RDWR, 0)
 	must(t, err)
-	n := w.mount.fs.nodes.get(inode64(t, w.path("file")))
+	n := w.mount.fs.inodes.nodes.get(inode64(t, w.path("file")))
 	if n == nil {
 		t.Fatal("the file has no inode")
 	}
-	open := w.mount.fs.handles.Len
+	open := w.mount.fs.writes.handles.Len
 	eventually(t, "what wrote the file is released", func() bool { return open() == 1 })
 	st := n.opened()
 	st.opening.Lock()

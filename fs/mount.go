@@ -62,52 +62,64 @@ func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Regist
 	}
 	m := &Mounted{cfg: cfg, fs: f, log: log, noOpen: noOpen, done: make(chan struct{})}
 	if err := m.start(reg); err != nil {
-		f.metrics.unregister(reg)
-		f.times.clock.Close()
+		f.reports.metrics.unregister(reg)
+		f.inodes.times.clock.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
 func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, reg prometheus.Registerer, log *slog.Logger) (*filesystem, error) {
-	f := &filesystem{
-		RawFileSystem: fuse.NewDefaultRawFileSystem(),
-		cfg:           cfg,
-		tree:          tree,
-		names:         treeNames{tree},
-		space:         cfg.Space,
-		cache:         c,
-		log:           log,
-		nodes:         newNodeTable(newRoot()),
-		notify:        notices.New(),
-		mounted:       time.Now(),
-		noOpen:        noOpen,
-		logs:          rate.NewLimiter(10, 50),
-		keeping:       keeping{queue: make(chan kept)},
-		pages:         pagecache.Kernel,
+	f := &filesystem{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: &cfg}
+	f.reports.log, f.reports.logs = log, rate.NewLimiter(10, 50)
+	f.inodes = inodes{
+		cfg: &cfg, reports: &f.reports, tree: tree, names: treeNames{tree}, space: cfg.Space,
+		nodes: newNodeTable(newRoot()), notify: notices.New(), mounted: time.Now(),
+		forgotten: f.forgot,
+	}
+	f.inodes.times.notify = &f.inodes.notify
+	f.inodes.specials.clock = f.inodes.times.now
+	if cfg.Immutable {
+		f.inodes.numbered, _ = tree.(numbered)
+	}
+	if cfg.Space != nil {
+		f.inodes.names = localNames{cfg.Space, &f.inodes.specials, log}
+	}
+	f.reads = readPath{
+		reports: &f.reports, inodes: &f.inodes, space: cfg.Space, cache: c,
+		pages: pagecache.Kernel, noOpen: noOpen,
 	}
 	if cfg.pages != nil {
-		f.pages = *cfg.pages
+		f.reads.pages = *cfg.pages
 	}
-	f.bringing = pagecache.NewBringing(c, &f.pages, log)
-	f.times.notify = &f.notify
-	f.specials.clock = f.times.now
-	f.keepAtOnce.Store(keepMost)
-	if cfg.Immutable {
-		f.numbered, _ = tree.(numbered)
+	f.reads.bringing = pagecache.NewBringing(c, &f.reads.pages, log)
+	f.keeps = keeps{
+		reports: &f.reports, inodes: &f.inodes, reads: &f.reads, space: cfg.Space, cache: c,
+		keeping: keeping{queue: make(chan kept)},
 	}
-	if f.space != nil {
-		f.names = localNames{f.space, &f.specials, log}
+	f.keeps.keepAtOnce.Store(keepMost)
+	f.keeps.late.Age = cfg.lateAge
+	f.writes = writePath{
+		cfg: &cfg, reports: &f.reports, inodes: &f.inodes, reads: &f.reads, keeps: &f.keeps,
+		space: cfg.Space, passthrough: &f.reads.passthrough,
 	}
-	f.idle.unpin = f.unpin
-	f.late.Age = cfg.lateAge
+	f.directories = directories{control: cfg.Control, reports: &f.reports, inodes: &f.inodes}
+	f.attributes = attrs{
+		cfg: &cfg, reports: &f.reports, inodes: &f.inodes, writes: &f.writes, space: cfg.Space, cache: c,
+	}
+	f.naming = naming{
+		cfg: &cfg, reports: &f.reports, inodes: &f.inodes, moves: &f.inodes.moves,
+		writes: &f.writes, keeps: &f.keeps, space: cfg.Space,
+	}
+	f.follower = follower{reports: &f.reports, inodes: &f.inodes}
+	f.reads.idle.unpin = f.reads.unpin
 	var err error
-	if f.times.clock, err = kernelclock.New(); err != nil {
+	if f.inodes.times.clock, err = kernelclock.New(); err != nil {
 		return nil, err
 	}
-	f.metrics, err = newMetrics(reg, &f.counters, func() float64 { return float64(f.nodes.count.Load()) })
+	f.reports.metrics, err = newMetrics(reg, &f.reports.counters, func() float64 { return float64(f.inodes.nodes.count.Load()) })
 	if err != nil {
-		f.times.clock.Close()
+		f.inodes.times.clock.Close()
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	return f, nil
@@ -118,7 +130,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	path, direct := m.cfg.Mountpoint, os.Geteuid() == 0
 	opts := mountOptions(m.cfg, direct)
 	opts.Logger = slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)
-	opts.PanicHandler = func(v any) fuse.Status { return m.fs.panicked(v, debug.Stack()) }
+	opts.PanicHandler = func(v any) fuse.Status { return m.fs.reports.panicked(v, debug.Stack()) }
 	var err error
 	m.server, err = fuse.NewServer(m.fs, path, opts)
 	if err != nil {
@@ -129,17 +141,17 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var helpers sync.WaitGroup
-	helpers.Go(func() { m.fs.notify.Run(ctx) })
+	helpers.Go(func() { m.fs.inodes.notify.Run(ctx) })
 	if m.cfg.Changes != nil {
-		helpers.Go(func() { m.fs.follow(ctx, m.cfg.Changes) })
+		helpers.Go(func() { m.fs.follower.follow(ctx, m.cfg.Changes) })
 	}
-	if m.fs.space != nil {
-		helpers.Go(func() { m.fs.keeping.run(ctx, m.fs) })
-		helpers.Go(func() { m.fs.late.Run(ctx) })
+	if m.fs.inodes.space != nil {
+		helpers.Go(func() { m.fs.keeps.keeping.run(ctx, &m.fs.keeps) })
+		helpers.Go(func() { m.fs.keeps.late.Run(ctx) })
 	}
-	helpers.Go(func() { m.fs.bringing.Run(ctx) })
+	helpers.Go(func() { m.fs.reads.bringing.Run(ctx) })
 	if m.noOpen.On {
-		helpers.Go(func() { m.fs.idle.run(ctx) })
+		helpers.Go(func() { m.fs.reads.idle.run(ctx) })
 	}
 	go func() {
 		defer close(m.done)
@@ -147,14 +159,14 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 		cancel()
 		helpers.Wait()
 		m.fs.closeAll()
-		m.fs.times.clock.Close()
-		m.fs.metrics.unregister(reg)
+		m.fs.inodes.times.clock.Close()
+		m.fs.reports.metrics.unregister(reg)
 	}()
 	err = m.server.WaitMount()
 	if err != nil {
 		err = fmt.Errorf("mount %s: the kernel does not answer: %w", path, err)
-	} else if m.cfg.Passthrough == On && !m.fs.passthrough.On {
-		err = fmt.Errorf("mount %s: passthrough was asked for and cannot be had: %s", path, m.fs.passthrough.Reason)
+	} else if m.cfg.Passthrough == On && !m.fs.reads.passthrough.On {
+		err = fmt.Errorf("mount %s: passthrough was asked for and cannot be had: %s", path, m.fs.reads.passthrough.Reason)
 	}
 	if err != nil {
 		_ = mountpoint.Detach(path, direct)
@@ -164,7 +176,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	m.readAhead, m.readAheadReason = mountpoint.RaiseReadAhead(path, m.cfg.ReadAheadKiB)
 	m.log.Info("mounted", "mountpoint", path, "source", m.cfg.Source, "immutable", m.cfg.Immutable,
 		"no_open", m.noOpen.On, "no_open_reason", m.noOpen.Reason,
-		"passthrough", m.fs.passthrough.On, "passthrough_reason", m.fs.passthrough.Reason,
+		"passthrough", m.fs.reads.passthrough.On, "passthrough_reason", m.fs.reads.passthrough.Reason,
 		"readahead_kib", m.readAhead)
 	return nil
 }
@@ -192,10 +204,10 @@ const noOpenMean = 8 << 20
 
 // closeAll unpins what was open when the connection to the kernel ended.
 func (f *filesystem) closeAll() {
-	for _, open := range f.handles.RemoveAll() {
+	for _, open := range f.writes.handles.RemoveAll() {
 		open.handle.Release()
 	}
-	for _, n := range f.nodes.all() {
+	for _, n := range f.inodes.nodes.all() {
 		st := n.state.Load()
 		if st == nil {
 			continue
@@ -207,7 +219,7 @@ func (f *filesystem) closeAll() {
 		st.mu.Lock()
 		st.mu.opens = 0
 		st.mu.Unlock()
-		f.unpin(n)
+		f.reads.unpin(n)
 	}
 }
 
@@ -266,7 +278,7 @@ func (m *Mounted) gone() bool {
 
 // Status returns the present state.
 func (m *Mounted) Status() Status {
-	c, kernel := &m.fs.counters, m.server.KernelSettings()
+	c, kernel := &m.fs.reports.counters, m.server.KernelSettings()
 	mode := "ordinary"
 	if m.cfg.Immutable {
 		mode = "immutable"
@@ -276,10 +288,10 @@ func (m *Mounted) Status() Status {
 		Source:      m.cfg.Source,
 		Mode:        mode,
 		NoOpen:      m.noOpen,
-		Passthrough: Feature{On: m.fs.passthrough.On, Reason: m.fs.passthrough.Reason},
+		Passthrough: Feature{On: m.fs.reads.passthrough.On, Reason: m.fs.reads.passthrough.Reason},
 
 		PassthroughMin:      m.cfg.PassthroughMin,
-		PassthroughFailures: m.fs.passthrough.Failures.Load(),
+		PassthroughFailures: m.fs.reads.passthrough.Failures.Load(),
 
 		Kernel:          fmt.Sprintf("%d.%d", kernel.Major, kernel.Minor),
 		ReadAheadKiB:    m.readAhead,
@@ -287,12 +299,12 @@ func (m *Mounted) Status() Status {
 		MaxRead:         largestRead(),
 		OpenFiles:       c.openFiles.Load(),
 		OpenDirs:        c.openDirs.Load(),
-		Inodes:          m.fs.nodes.count.Load(),
+		Inodes:          m.fs.inodes.nodes.count.Load(),
 		Opens:           Opens{Cached: c.cached.Load(), Passthrough: c.passthrough.Load()},
 		Reads:           c.reads.Load(),
 		ReadBytes:       c.readBytes.Load(),
 		Stale:           c.stale.Load(),
 		Errors:          c.errors.Load(),
-		Problems:        m.fs.tree.Problems(),
+		Problems:        m.fs.inodes.tree.Problems(),
 	}
 }

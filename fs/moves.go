@@ -8,27 +8,27 @@ import (
 )
 
 // lookup asks what name means in dir, wherever that is.
-func (f *filesystem) lookup(ctx context.Context, dir *inode, name string) (entry, manifest.Validity, error) {
+func (t *inodes) lookup(ctx context.Context, dir *inode, name string) (entry, manifest.Validity, error) {
 	for {
-		before := f.moves.Now()
+		before := t.moves.Now()
 		path := dir.dirPath()
-		e, valid, err := f.names.Lookup(ctx, path, name)
-		if f.space == nil || ctx.Err() != nil || dir.dirPath() == path && !f.moves.Touched(join(path, name), before) {
+		e, valid, err := t.names.Lookup(ctx, path, name)
+		if t.space == nil || ctx.Err() != nil || dir.dirPath() == path && !t.moves.Touched(join(path, name), before) {
 			return e, valid, err
 		}
 		// Wait for the rename to end, and ask for the name where it is now.
-		f.moves.RLock()
+		t.moves.RLock()
 		//nolint:staticcheck // it is only waited for
-		f.moves.RUnlock()
+		t.moves.RUnlock()
 	}
 }
 
 // moved notes that the directory at path from is at path to now, in the directory
 // parent, with everything below it. f.moves is held for writing.
-func (f *filesystem) moved(from string, parent *inode, name string) {
+func (t *inodes) moved(from string, parent *inode, name string) {
 	to := join(parent.dirPath(), name)
-	f.specials.moved(from, to)
-	for _, n := range f.nodes.all() {
+	t.specials.moved(from, to)
+	for _, n := range t.nodes.all() {
 		if n.id == rootID {
 			continue
 		}
@@ -47,9 +47,9 @@ func (f *filesystem) moved(from string, parent *inode, name string) {
 			n.tree.path.Store(&path)
 		}
 		if n.kind == manifest.Directory || n.file.Load() != nil {
-			f.changed.drop(old, n)
+			t.changed.drop(old, n)
 			if !n.gone.Load() {
-				f.changed.put(path, n)
+				t.changed.put(path, n)
 			}
 		}
 	}

@@ -32,10 +32,10 @@ func TestALookupIsRepeatedForRenamesOnItsWayAlone(t *testing.T) {
 		first string
 		want  int
 	}{{"", 1}, {"dir", 2}, {"di", 1}, {"dir/sub/name", 2}, {"dir/sub/name/below", 1}, {"dir/sub/other", 1}} {
-		f := &filesystem{space: &writeback.Space{}}
-		names := &movingNames{moves: &f.moves, each: "elsewhere", first: test.first}
-		f.names = names
-		_, _, err := f.lookup(t.Context(), &inode{tree: newDirectory("dir/sub")}, "name")
+		f := &filesystem{inodes: inodes{space: &writeback.Space{}}}
+		names := &movingNames{moves: &f.inodes.moves, each: "elsewhere", first: test.first}
+		f.inodes.names = names
+		_, _, err := f.inodes.lookup(t.Context(), &inode{tree: newDirectory("dir/sub")}, "name")
 		if err != nil || names.lookups != test.want {
 			t.Errorf("with a rename of %q %d lookups, %v", test.first, names.lookups, err)
 		}

@@ -22,8 +22,8 @@ type numbered interface {
 }
 
 // readNumbered is readDir without an open directory.
-func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add addEntry) fuse.Status {
-	n := f.nodes.get(in.NodeId)
+func (ds *directories) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add addEntry) fuse.Status {
+	n := ds.inodes.nodes.get(in.NodeId)
 	switch {
 	case n == nil:
 		return fuse.Status(estale)
@@ -44,7 +44,7 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, plus 
 	limit, entries, next := n.tree.ends.Limit(in.Offset), 0, position
 	var shown entry
 	path := n.dirPath()
-	err := f.numbered.ReadDirAt(ctx, path, int64(position-dotEntries), !plus, func(at int64, e *manifest.Entry) bool {
+	err := ds.inodes.numbered.ReadDirAt(ctx, path, int64(position-dotEntries), !plus, func(at int64, e *manifest.Entry) bool {
 		d := fuse.DirEntry{Name: e.Name, Mode: typeBits(e.Kind), Off: uint64(at) + 1 + dotEntries}
 		d.Ino = nameNumber(e.Kind, path, e.Name)
 		shown.Entry = *e
@@ -60,7 +60,7 @@ func (f *filesystem) readNumbered(cancel <-chan struct{}, in *fuse.ReadIn, plus 
 		n.tree.ends.Answered(next, limit)
 	}
 	if err != nil && !given {
-		return f.fail("readdir", n, nameErrno(err), err)
+		return ds.reports.fail("readdir", n, nameErrno(err), err)
 	}
 	// What came before an error is given out; the next call meets it again.
 	return fuse.OK

@@ -128,7 +128,7 @@ func TestNumberedPositionsHoldForEveryReader(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				s.mount.fs.notify.Content(id)
+				s.mount.fs.inodes.notify.Content(id)
 				if fd, err := unix.Open(s.path("dir"), unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
 					_, _ = getdents(fd, make([]byte, 4096)) // that somebody read is all that counts
 					_ = unix.Close(fd)
@@ -187,7 +187,7 @@ func TestSeekingInAFrozenDirectoryLooksAtFewEntries(t *testing.T) {
 	id := inode64(t, s.path("dir"))
 	for _, readers := range []int{1, 3} {
 		// Nobody reads from the start, so that the kernel goes on having nothing to answer with.
-		s.mount.fs.notify.ContentNow(id)
+		s.mount.fs.inodes.notify.ContentNow(id)
 		fds := make([]int, readers)
 		for i := range fds {
 			fds[i] = openDir(t, s.path("dir"))
@@ -236,7 +236,7 @@ func TestReadersOfAFrozenDirectorySideBySideAreNotTakenForSeeking(t *testing.T) 
 	for more := true; more; {
 		more = false
 		for i, fd := range fds {
-			s.mount.fs.notify.ContentNow(id)
+			s.mount.fs.inodes.notify.ContentNow(id)
 			before := c.asked.Load()
 			entries, err := getdents(fd, buf)
 			must(t, err)

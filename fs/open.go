@@ -76,42 +76,42 @@ const openForWriting = syscall.O_WRONLY | syscall.O_RDWR | syscall.O_TRUNC | sys
 // only: all that is open to be read is kept by inode.
 func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opOpen, start, status) }()
-	n := f.nodes.get(in.NodeId)
+	defer func() { f.reports.metrics.done(opOpen, start, status) }()
+	n := f.inodes.nodes.get(in.NodeId)
 	switch {
 	case n == nil, n.stale.Load():
 		// The kernel looks the name up again and opens what it means now.
 		return fuse.Status(estale)
 	case n.kind == manifest.Directory:
 		return fuse.EISDIR
-	case f.space != nil:
+	case f.inodes.space != nil:
 		ctx := callers.NewRequest(&in.Caller, cancel)
 		defer ctx.End()
-		return f.openWritten(ctx, in, n, out)
+		return f.writes.openWritten(ctx, in, n, out)
 	case in.Flags&openForWriting != 0:
 		return fuse.EROFS
-	case f.noOpen:
+	case f.reads.noOpen:
 		return fuse.ENOSYS
 	}
-	mode, id, first, err := f.open(n)
+	mode, id, first, err := f.reads.open(n)
 	if err != nil {
-		return f.fail("open", n, versionErrno(err), err)
+		return f.reports.fail("open", n, versionErrno(err), err)
 	}
-	f.counters.openFiles.Add(1)
-	f.tellMode(n, mode, id, first, out)
+	f.reports.counters.openFiles.Add(1)
+	f.reads.tellMode(n, mode, id, first, out)
 	return fuse.OK
 }
 
 // tellMode says how the kernel is to read a file that was opened.
-func (f *filesystem) tellMode(n *inode, mode ioMode, id int32, first bool, out *fuse.OpenOut) {
+func (r *readPath) tellMode(n *inode, mode ioMode, id int32, first bool, out *fuse.OpenOut) {
 	if mode == passthrough {
-		f.counters.passthrough.Add(1)
+		r.reports.counters.passthrough.Add(1)
 		// No other flag goes with passthrough but this.
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 		out.BackingID = id
 		return
 	}
-	f.counters.cached.Add(1)
+	r.reports.counters.cached.Add(1)
 	out.OpenFlags = fuse.FOPEN_NOFLUSH
 	if !first || !n.damaged.Swap(false) {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
@@ -119,7 +119,7 @@ func (f *filesystem) tellMode(n *inode, mode ioMode, id int32, first bool, out *
 }
 
 // open counts one more open of n, which decides the mode if it is the first.
-func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, err error) {
+func (r *readPath) open(n *inode) (mode ioMode, backingID int32, first bool, err error) {
 	st := n.opened()
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -128,7 +128,7 @@ func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, e
 		st.retire() // the one before has not been closed yet
 	}
 	if st.mu.mode == undecided {
-		if err := f.decide(n, st); err != nil {
+		if err := r.decide(n, st); err != nil {
 			return undecided, 0, false, err
 		}
 	}
@@ -137,18 +137,18 @@ func (f *filesystem) open(n *inode) (mode ioMode, backingID int32, first bool, e
 }
 
 // decide chooses the mode of n. The caller holds st.mu.
-func (f *filesystem) decide(n *inode, st *fileState) error {
+func (r *readPath) decide(n *inode, st *fileState) error {
 	version, _ := n.version()
-	if !f.passthrough.Wants(version.Size) {
+	if !r.passthrough.Wants(version.Size) {
 		st.mu.mode = cached
 		return nil
 	}
-	if err := f.pin(n, st); err != nil {
+	if err := r.pin(n, st); err != nil {
 		return err
 	}
 	st.mu.mode = cached
-	if file, ok := st.mu.handle.WholeFile(); ok && !f.pages.Stays(&st.mu.held, version, file, n.damaged.Load()) {
-		if id, ok := f.offer(file); ok {
+	if file, ok := st.mu.handle.WholeFile(); ok && !r.pages.Stays(&st.mu.held, version, file, n.damaged.Load()) {
+		if id, ok := r.offer(file); ok {
 			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, fileNumber(file)
 		}
 	}
@@ -158,16 +158,16 @@ func (f *filesystem) decide(n *inode, st *fileState) error {
 // offer gives the kernel a file of the cache to read from. Where the file may become
 // a writer's, what the kernel holds must not look like a writer itself, or the
 // writer's end could not be seen.
-func (f *filesystem) offer(file *os.File) (id int32, ok bool) {
-	if f.space == nil {
-		return f.passthrough.Register(file, f.log)
+func (r *readPath) offer(file *os.File) (id int32, ok bool) {
+	if r.space == nil {
+		return r.passthrough.Register(file, r.reports.log)
 	}
 	readOnly, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
 	if err != nil {
 		return 0, false
 	}
 	defer func() { _ = readOnly.Close() }() // the kernel has its own
-	return f.passthrough.Register(readOnly, f.log)
+	return r.passthrough.Register(readOnly, r.reports.log)
 }
 
 // fileNumber returns the inode number of a file of ours, 0 if it cannot be known.
@@ -181,7 +181,7 @@ func fileNumber(file *os.File) uint64 {
 
 // pin opens the version that n is in the cache if it is not. The caller holds
 // st.mu.
-func (f *filesystem) pin(n *inode, st *fileState) error {
+func (r *readPath) pin(n *inode, st *fileState) error {
 	version, _ := n.version()
 	if st.mu.handle != nil {
 		if st.mu.handle.Object() == version {
@@ -189,7 +189,7 @@ func (f *filesystem) pin(n *inode, st *fileState) error {
 		}
 		st.retire() // it was changed here and published since
 	}
-	h, err := f.cache.Open(version)
+	h, err := r.cache.Open(version)
 	if err != nil {
 		return err
 	}
@@ -201,27 +201,27 @@ func (f *filesystem) pin(n *inode, st *fileState) error {
 // before, so whatever is opened from here on may be opened in another mode.
 func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	start := time.Now()
-	if n := f.nodes.get(in.NodeId); n != nil {
-		if f.space != nil {
-			f.releaseWritten(n, in.Fh)
+	if n := f.inodes.nodes.get(in.NodeId); n != nil {
+		if f.inodes.space != nil {
+			f.writes.releaseWritten(n, in.Fh)
 		} else {
-			f.release(n)
+			f.reads.release(n)
 		}
-		f.counters.openFiles.Add(-1) // now, so that an open after it is a first one
+		f.reports.counters.openFiles.Add(-1) // now, so that an open after it is a first one
 	}
-	f.metrics.done(opRelease, start, fuse.OK)
+	f.reports.metrics.done(opRelease, start, fuse.OK)
 }
 
 // release counts one open of n less.
-func (f *filesystem) release(n *inode) {
+func (r *readPath) release(n *inode) {
 	st := n.opened()
 	st.mu.Lock()
 	st.mu.opens--
 	last := st.mu.opens == 0
 	id := st.mu.backingID
 	if last {
-		if f.pages.Leaves(&st.mu.held) {
-			f.bringing.Add(st.mu.held.Version)
+		if r.pages.Leaves(&st.mu.held) {
+			r.bringing.Add(st.mu.held.Version)
 		}
 		st.mu.backingID, st.mu.backingInode, st.mu.mode = 0, 0, undecided
 	}
@@ -230,21 +230,21 @@ func (f *filesystem) release(n *inode) {
 		return
 	}
 	if id != 0 {
-		f.passthrough.Unregister(id)
+		r.passthrough.Unregister(id)
 	}
-	f.unpin(n)
+	r.unpin(n)
 }
 
 // unpin closes n in the cache unless it is in use. A READ may still be: the
 // kernel has the answer and closes the file before we have taken note.
-func (f *filesystem) unpin(n *inode) {
+func (r *readPath) unpin(n *inode) {
 	st := n.opened()
 	st.mu.Lock()
 	damaged := false
 	if st.mu.opens == 0 && st.mu.readers == 0 && st.mu.handle != nil {
 		// Readahead may have found it, of which no READ was told.
 		if damaged = st.mu.handle.Err() != nil; damaged {
-			n.damaged.Store(!f.noOpen)
+			n.damaged.Store(!r.noOpen)
 		}
 		st.mu.failing = time.Time{}
 		st.retire()
@@ -258,9 +258,9 @@ func (f *filesystem) unpin(n *inode) {
 		do()
 	}
 	if damaged {
-		f.forgetContent(n)
+		r.inodes.forgetContent(n)
 	}
-	f.closeSpent(n)
+	r.closeSpent(n)
 }
 
 // retire takes the handle out of use. It is closed when no READ uses it. The
@@ -271,7 +271,7 @@ func (st *fileState) retire() {
 }
 
 // closeSpent closes what was retired, unless a READ may use it.
-func (f *filesystem) closeSpent(n *inode) {
+func (r *readPath) closeSpent(n *inode) {
 	st := n.opened()
 	st.mu.Lock()
 	var spent []*cache.Handle
@@ -281,7 +281,7 @@ func (f *filesystem) closeSpent(n *inode) {
 	st.mu.Unlock()
 	for _, h := range spent {
 		if err := h.Close(); err != nil {
-			f.log.Warn("closing a cached object failed", "path", n.path(), "err", err)
+			r.reports.log.Warn("closing a cached object failed", "path", n.path(), "err", err)
 		}
 	}
 }
@@ -289,13 +289,13 @@ func (f *filesystem) closeSpent(n *inode) {
 // releaseWritten counts one open of n less on a mount that can be written, and lets
 // go of what was kept for it. fh is 0 if it was only read. An open that has decided
 // for a file must not find the decision undone.
-func (f *filesystem) releaseWritten(n *inode, fh uint64) {
-	if open := f.handles.Remove(fh); open != nil {
+func (w *writePath) releaseWritten(n *inode, fh uint64) {
+	if open := w.handles.Remove(fh); open != nil {
 		open.handle.Release()
 	}
 	st := n.opened()
 	st.opening.Lock()
 	defer st.opening.Unlock()
-	f.release(n)
-	f.letGo(n, st)
+	w.reads.release(n)
+	w.letGo(n, st)
 }

@@ -11,9 +11,24 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/backing"
+	"github.com/pailfs/pailfs/fs/internal/handles"
 	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
+
+// writePath is the write path: opens of what may change, and what is written by them.
+type writePath struct {
+	cfg         *Config
+	reports     *reports
+	inodes      *inodes
+	reads       *readPath
+	keeps       *keeps
+	space       *writeback.Space
+	passthrough *backing.Files
+
+	handles handles.Table[openFile]
+}
 
 // mayWrite reports whether an open with these flags changes the file or may.
 func mayWrite(flags uint32) bool {
@@ -21,55 +36,55 @@ func mayWrite(flags uint32) bool {
 }
 
 // openWritten is OPEN on a mount that can be written.
-func (f *filesystem) openWritten(ctx context.Context, in *fuse.OpenIn, n *inode, out *fuse.OpenOut) fuse.Status {
+func (w *writePath) openWritten(ctx context.Context, in *fuse.OpenIn, n *inode, out *fuse.OpenOut) fuse.Status {
 	st := n.opened()
 	st.opening.Lock()
 	defer st.opening.Unlock()
 	var h *writeback.Handle
 	var err error
 	if mayWrite(in.Flags) {
-		h, err = f.openToWrite(ctx, n, st, in.Flags&syscall.O_TRUNC != 0)
+		h, err = w.openToWrite(ctx, n, st, in.Flags&syscall.O_TRUNC != 0)
 		if err == nil && in.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
-			err = f.dropPrivileges(ctx, n, &in.Caller)
+			err = w.dropPrivileges(ctx, n, &in.Caller)
 		}
 	} else {
-		if err = f.hold(ctx, n, st); err == nil {
-			err = f.bring(ctx, n)
+		if err = w.hold(ctx, n, st); err == nil {
+			err = w.keeps.bring(ctx, n)
 		}
 	}
 	if err == nil {
-		err = f.answerOpen(n, st, h, out)
+		err = w.answerOpen(n, st, h, out)
 	}
 	if err != nil {
 		if h != nil {
 			h.Release()
 		}
-		f.letGo(n, st)
-		return f.refuse("open", n, err)
+		w.letGo(n, st)
+		return w.reports.refuse("open", n, err)
 	}
 	if n.gone.Load() {
-		f.keep(ctx, n)
+		w.keeps.keep(ctx, n)
 	}
 	return fuse.OK
 }
 
 // openToWrite opens n for writing: what it is becomes a file of the space. The
 // caller holds st.opening.
-func (f *filesystem) openToWrite(ctx context.Context, n *inode, st *fileState, truncate bool) (*writeback.Handle, error) {
+func (w *writePath) openToWrite(ctx context.Context, n *inode, st *fileState, truncate bool) (*writeback.Handle, error) {
 	// Whoever has the file open must see it truncated, not another file in its place.
 	shared := truncate && st.inUse()
-	h, err := f.openVersion(ctx, n, writeback.OpenOptions{Write: true, Truncate: truncate && !shared})
+	h, err := w.openVersion(ctx, n, writeback.OpenOptions{Write: true, Truncate: truncate && !shared})
 	if err != nil {
 		return nil, err
 	}
 	if shared {
 		size := int64(0)
 		// Nothing is taken from a file that then cannot be opened.
-		if err := f.decideBacking(st, h, true); err != nil {
+		if err := w.decideBacking(st, h, true); err != nil {
 			h.Release()
 			return nil, err
 		}
-		if err := f.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
+		if err := w.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
 			h.Release()
 			return nil, err
 		}
@@ -82,7 +97,7 @@ func (f *filesystem) openToWrite(ctx context.Context, n *inode, st *fileState, t
 	}
 	// Those who have it open already must go on to see this file, also when the
 	// writer has gone: what they have is not exchanged while somebody holds it.
-	if err := f.hold(ctx, n, st); err != nil {
+	if err := w.hold(ctx, n, st); err != nil {
 		h.Release()
 		return nil, err
 	}
@@ -90,10 +105,10 @@ func (f *filesystem) openToWrite(ctx context.Context, n *inode, st *fileState, t
 }
 
 // openVersion opens the file that n is, or makes one of the version that n is.
-func (f *filesystem) openVersion(ctx context.Context, n *inode, o writeback.OpenOptions) (*writeback.Handle, error) {
+func (w *writePath) openVersion(ctx context.Context, n *inode, o writeback.OpenOptions) (*writeback.Handle, error) {
 	for {
 		if file := n.file.Load(); file != nil {
-			h, err := f.space.OpenFile(ctx, file, o)
+			h, err := w.space.OpenFile(ctx, file, o)
 			if !errors.Is(err, estale) {
 				return h, err
 			}
@@ -106,9 +121,9 @@ func (f *filesystem) openVersion(ctx context.Context, n *inode, o writeback.Open
 		if staged {
 			return nil, estale
 		}
-		f.remind(n)
+		w.inodes.remind(n)
 		at := n.at()
-		h, err := f.space.Open(ctx, at.dir, at.name, o)
+		h, err := w.space.Open(ctx, at.dir, at.name, o)
 		if err != nil {
 			if n.at() != at {
 				continue // its directory was renamed
@@ -122,33 +137,33 @@ func (f *filesystem) openVersion(ctx context.Context, n *inode, o writeback.Open
 			h.Release()
 			return nil, estale // the name means another version by now
 		}
-		f.bind(n, h.File())
-		f.unpinVersion(n)
+		w.inodes.bind(n, h.File())
+		w.reads.unpinVersion(n)
 		return h, nil
 	}
 }
 
 // unpinVersion lets go of the version that n was before it was changed: a file of
 // the cache that became the writer's must not be open in the cache.
-func (f *filesystem) unpinVersion(n *inode) {
+func (r *readPath) unpinVersion(n *inode) {
 	st := n.opened()
 	st.mu.Lock()
 	if st.mu.handle != nil {
 		st.retire()
 	}
 	st.mu.Unlock()
-	f.closeSpent(n)
+	r.closeSpent(n)
 }
 
 // hold keeps the staged file of n, if there is one, as long as n is open: what the
 // kernel reads in passthrough must be what others write. The caller holds
 // st.opening.
-func (f *filesystem) hold(ctx context.Context, n *inode, st *fileState) error {
+func (w *writePath) hold(ctx context.Context, n *inode, st *fileState) error {
 	file := n.file.Load()
 	if file == nil || st.reader != nil {
 		return nil
 	}
-	h, err := f.space.OpenFile(ctx, file, writeback.OpenOptions{})
+	h, err := w.space.OpenFile(ctx, file, writeback.OpenOptions{})
 	if errors.Is(err, estale) {
 		return nil // it is the store's again
 	}
@@ -157,7 +172,7 @@ func (f *filesystem) hold(ctx context.Context, n *inode, st *fileState) error {
 }
 
 // letGo ends hold if n is not open. The caller holds st.opening.
-func (f *filesystem) letGo(n *inode, st *fileState) {
+func (w *writePath) letGo(n *inode, st *fileState) {
 	if st.reader != nil && !st.inUse() {
 		st.reader.Release()
 		st.reader = nil
@@ -173,36 +188,36 @@ func (st *fileState) inUse() bool {
 
 // answerOpen counts an open of n, by h if it may write, and says how the kernel is
 // to read and write. The caller holds st.opening.
-func (f *filesystem) answerOpen(n *inode, st *fileState, h *writeback.Handle, out *fuse.OpenOut) error {
+func (w *writePath) answerOpen(n *inode, st *fileState, h *writeback.Handle, out *fuse.OpenOut) error {
 	backing := h
 	if backing == nil {
 		backing = st.reader
 	}
 	if backing != nil {
-		if err := f.decideBacking(st, backing, h != nil); err != nil {
+		if err := w.decideBacking(st, backing, h != nil); err != nil {
 			return err
 		}
 	}
-	mode, id, first, err := f.open(n)
+	mode, id, first, err := w.reads.open(n)
 	if err != nil {
 		return err
 	}
-	f.counters.openFiles.Add(1)
-	f.tellMode(n, mode, id, first, out)
+	w.reports.counters.openFiles.Add(1)
+	w.reads.tellMode(n, mode, id, first, out)
 	if h != nil {
 		if mode == passthrough {
 			// The kernel may believe attributes that a store through a mapping changes.
 			h.File().MayBeMapped()
-			f.notify.Attributes(n.id)
+			w.inodes.notify.Attributes(n.id)
 		}
 		out.OpenFlags &^= fuse.FOPEN_NOFLUSH
-		out.Fh = f.handles.Add(&openFile{node: n, handle: h})
+		out.Fh = w.handles.Add(&openFile{node: n, handle: h})
 	}
 	return nil
 }
 
 // decideStaged chooses the mode of an inode whose bytes are in a staged file.
-func (f *filesystem) decideStaged(st *fileState, staged *os.File, write bool) error {
+func (w *writePath) decideStaged(st *fileState, staged *os.File, write bool) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(int(staged.Fd()), &info); err != nil {
 		return fmt.Errorf("stat staged file: %w", err)
@@ -218,8 +233,8 @@ func (f *filesystem) decideStaged(st *fileState, staged *os.File, write bool) er
 		return nil
 	}
 	st.mu.mode = cached
-	if f.passthrough.On && (write || f.passthrough.Wants(info.Size)) {
-		if id, ok := f.passthrough.Register(staged, f.log); ok {
+	if w.passthrough.On && (write || w.passthrough.Wants(info.Size)) {
+		if id, ok := w.passthrough.Register(staged, w.reports.log); ok {
 			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, info.Ino
 			st.mu.held = pagecache.Held{} // the kernel drops them
 		}

@@ -23,9 +23,11 @@ type fakePages struct {
 
 func (p *fakePages) pageCache() *pagecache.Pages {
 	return &pagecache.Pages{
-		Resident:  func(*os.File) int64 { return p.resident.Load() },
-		Reclaimed: func() (pagecache.Reclaimed, bool) { return pagecache.Reclaimed{Pages: p.pages.Load(), Drops: p.drops.Load()}, true },
-		Memory:    func() (total, free int64) { return p.total.Load(), p.free.Load() },
+		Resident: func(*os.File) int64 { return p.resident.Load() },
+		Reclaimed: func() (pagecache.Reclaimed, bool) {
+			return pagecache.Reclaimed{Pages: p.pages.Load(), Drops: p.drops.Load()}, true
+		},
+		Memory: func() (total, free int64) { return p.total.Load(), p.free.Load() },
 	}
 }
 
@@ -52,7 +54,7 @@ func readAndClose(t *testing.T, s *site, o oss.Object) {
 // nodeOf returns the inode of a version.
 func nodeOf(t testing.TB, s *site, o oss.Object) *inode {
 	t.Helper()
-	for _, n := range s.mount.fs.nodes.all() {
+	for _, n := range s.mount.fs.inodes.nodes.all() {
 		if n.object == o {
 			return n
 		}
@@ -117,7 +119,7 @@ func TestFileWhosePagesGoIsPassedThrough(t *testing.T) {
 	var p fakePages
 	s, o := readOnce(t, &p)
 	n := nodeOf(t, s, o)
-	s.mount.fs.fills(n, o, o.Size, 0) // as if the kernel had asked for all of it again
+	s.mount.fs.reads.fills(n, o, o.Size, 0) // as if the kernel had asked for all of it again
 	readAndClose(t, s, o)
 	wantOpens(t, s, 1, 1)
 }
@@ -127,8 +129,8 @@ func TestDirectInputIsNotHeld(t *testing.T) {
 	s := mounted(t, newWorld(), Config{Passthrough: On}, cache.Config{})
 	var st inode
 	version := oss.Object{Key: "a", Size: 1 << 20}
-	s.mount.fs.fills(&st, version, 4096, unix.O_DIRECT)
-	s.mount.fs.fills(&st, version, 512, unix.O_RDONLY)
+	s.mount.fs.reads.fills(&st, version, 4096, unix.O_DIRECT)
+	s.mount.fs.reads.fills(&st, version, 512, unix.O_RDONLY)
 	if got := st.opened().mu.held.Filled; got != 512 {
 		t.Errorf("%d bytes are held, want 512", got)
 	}
@@ -185,12 +187,12 @@ func TestFileIsBroughtInOnlyWhereMemoryIsFree(t *testing.T) {
 			return fmt.Sprintf("%d bytes stay in memory", n)
 		}
 		p.free.Store(1<<30/pagecache.BringFree + o.Size - 1)
-		must(t, s.mount.fs.bringing.BringIn(t.Context(), o))
+		must(t, s.mount.fs.reads.bringing.BringIn(t.Context(), o))
 		if n := pagecache.Resident(file); n != 0 {
 			t.Errorf("%d bytes were brought in where memory is wanted for others", n)
 		}
 		p.free.Store(1<<30/pagecache.BringFree + o.Size)
-		must(t, s.mount.fs.bringing.BringIn(t.Context(), o))
+		must(t, s.mount.fs.reads.bringing.BringIn(t.Context(), o))
 		if n := pagecache.Resident(file); n != o.Size {
 			return fmt.Sprintf("%d bytes of %d were brought in", n, o.Size)
 		}

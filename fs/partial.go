@@ -22,12 +22,12 @@ func (st *fileState) decidePartial() error {
 }
 
 // decideBacking chooses the mode of an inode that h has open, if its bytes are staged.
-func (f *filesystem) decideBacking(st *fileState, h *writeback.Handle, write bool) error {
+func (w *writePath) decideBacking(st *fileState, h *writeback.Handle, write bool) error {
 	if h.File().Partial() {
 		return st.decidePartial()
 	}
 	if staged := h.OSFile(); staged != nil {
-		return f.decideStaged(st, staged, write)
+		return w.decideStaged(st, staged, write)
 	}
 	return nil
 }

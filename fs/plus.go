@@ -12,7 +12,7 @@ const firstPlus = 64
 
 // plusReply is one answer to READDIRPLUS.
 type plusReply struct {
-	fs    *filesystem
+	ds    *directories
 	in    *fuse.ReadIn
 	out   *fuse.DirEntryList
 	given int
@@ -28,7 +28,7 @@ func (r *plusReply) add(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Va
 	asked := r.completing != nil && r.completing.asked
 	if r.in.Offset == 0 && !r.noted && (r.given == firstPlus || asked) {
 		r.noted = true
-		if r.probe = r.fs.statters.Lists(r.in.Pid, dir.id); !r.probe && r.given == firstPlus {
+		if r.probe = r.ds.statters.Lists(r.in.Pid, dir.id); !r.probe && r.given == firstPlus {
 			return false
 		}
 	}
@@ -45,7 +45,7 @@ func (r *plusReply) add(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Va
 	case r.probe && e.Kind != manifest.Directory:
 		r.probe = false
 	default:
-		r.fs.listed(dir, e, valid, out)
+		r.ds.listed(dir, e, valid, out)
 	}
 	return true
 }

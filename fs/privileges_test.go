@@ -233,10 +233,10 @@ func TestWhoCannotBeSeenClearsBitsOnlyOfWhatIsWritten(t *testing.T) {
 	var st unix.Stat_t
 	must(t, unix.Stat(w.path("file"), &st))
 	f := w.mount.fs
-	n := f.nodes.get(st.Ino)
+	n := f.inodes.nodes.get(st.Ino)
 	changes := func(uid uint32) (change writeback.SetAttr, err error) {
 		var now fuse.Attr
-		f.attr(n, &now)
+		f.inodes.attr(n, &now)
 		in := &fuse.SetAttrIn{}
 		in.Caller = fuse.Caller{Owner: fuse.Owner{Uid: uid, Gid: uid}} // without a PID
 		err = losesPrivileges(n, in, &change, &now)

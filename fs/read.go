@@ -12,29 +12,46 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/backing"
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/pagecache"
+	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
 
+// readPath is the read path: how an inode is read while it is open, and its bytes.
+type readPath struct {
+	reports *reports
+	inodes  *inodes
+	space   *writeback.Space // nil on a mount that is only read
+	cache   *cache.Cache
+
+	passthrough backing.Files
+	pages       pagecache.Pages
+	bringing    *pagecache.Bringing
+	idle        idleHandles
+	noOpen      bool
+}
+
 var errShortRead = errors.New("the cache returned fewer bytes than the object has")
 
-// Read implements [fuse.RawFileSystem]. The answer points into the cache's
+// Read answers the request of that name. The answer points into the cache's
 // memory, which the kernel copies from; nothing is copied here. What is staged is
 // read into buf.
-func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
+func (r *readPath) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opRead, start, status) }()
-	f.counters.reads.Add(1)
-	f.metrics.readSizes.Observe(float64(in.Size))
-	n := f.nodes.get(in.NodeId)
+	defer func() { r.reports.metrics.done(opRead, start, status) }()
+	r.reports.counters.reads.Add(1)
+	r.reports.metrics.readSizes.Observe(float64(in.Size))
+	n := r.inodes.nodes.get(in.NodeId)
 	if n == nil || n.kind != manifest.File {
 		return nil, fuse.Status(estale)
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
 	for {
-		result, again, status := f.readNow(ctx, n, buf[:min(int(in.Size), len(buf))], int64(in.Offset), int64(in.Size), in.Flags)
+		result, again, status := r.readNow(ctx, n, buf[:min(int(in.Size), len(buf))], int64(in.Offset), int64(in.Size), in.Flags)
 		if !again {
 			return result, status
 		}
@@ -44,7 +61,7 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 // readNow answers a READ with what n is now. again says that it became another
 // version meanwhile, which has to be read instead: a file that was renamed is read
 // at its old key until it is copied and its old key is deleted.
-func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, size int64, flags uint32) (result fuse.ReadResult, again bool, status fuse.Status) {
+func (r *readPath) readNow(ctx context.Context, n *inode, buf []byte, off, size int64, flags uint32) (result fuse.ReadResult, again bool, status fuse.Status) {
 	version, staged := n.version()
 	if staged {
 		read, still, err := n.file.Load().ReadAt(ctx, buf, off)
@@ -52,21 +69,21 @@ func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, siz
 		case !still:
 			return nil, true, fuse.OK
 		case err != nil && !errors.Is(err, io.EOF):
-			return nil, false, f.refuse("read", n, err)
+			return nil, false, r.reports.refuse("read", n, err)
 		}
-		f.counters.readBytes.Add(int64(read))
+		r.reports.counters.readBytes.Add(int64(read))
 		return fuse.ReadResultData(buf[:read]), false, fuse.OK
 	}
 	length := min(size, version.Size-off)
 	if length <= 0 {
 		return fuse.ReadResultData(nil), false, fuse.OK
 	}
-	h, err := f.startReading(n)
+	h, err := r.startReading(n)
 	if err != nil {
-		return nil, false, f.fail("open", n, versionErrno(err), err)
+		return nil, false, r.reports.fail("open", n, versionErrno(err), err)
 	}
 	if h.Object() != version {
-		f.stopReading(n, false)
+		r.stopReading(n, false)
 		return nil, true, fuse.OK
 	}
 	view, err := h.View(ctx, off, int(length))
@@ -76,29 +93,29 @@ func (f *filesystem) readNow(ctx context.Context, n *inode, buf []byte, off, siz
 		err = fmt.Errorf("read %d bytes at %d: %w", length, off, errShortRead)
 	}
 	if err == nil {
-		f.counters.readBytes.Add(length)
-		f.fills(n, version, length, flags)
-		return &reply{fs: f, node: n, view: view, size: int(length), last: off+length == version.Size}, false, fuse.OK
+		r.reports.counters.readBytes.Add(length)
+		r.fills(n, version, length, flags)
+		return &reply{reads: r, node: n, view: view, size: int(length), last: off+length == version.Size}, false, fuse.OK
 	}
 	errno := versionErrno(err)
 	switch {
 	case errno == syscall.ESTALE:
 		if now, staged := n.version(); staged || now != version {
-			f.stopReading(n, false)
+			r.stopReading(n, false)
 			return nil, true, fuse.OK
 		}
-		f.replaced(n)
+		r.inodes.replaced(n)
 	case errors.Is(err, oss.ErrCorrupted):
-		f.corrupted(n)
+		r.corrupted(n)
 	}
-	f.stopReading(n, false)
-	return nil, false, f.fail("read", n, errno, err)
+	r.stopReading(n, false)
+	return nil, false, r.reports.fail("read", n, errno, err)
 }
 
 // fills notes that READ returned bytes of n, which the kernel keeps unless the reader asked for
 // direct input.
-func (f *filesystem) fills(n *inode, version oss.Object, bytes int64, flags uint32) {
-	if flags&unix.O_DIRECT != 0 || !f.passthrough.Wants(version.Size) {
+func (r *readPath) fills(n *inode, version oss.Object, bytes int64, flags uint32) {
+	if flags&unix.O_DIRECT != 0 || !r.passthrough.Wants(version.Size) {
 		return
 	}
 	st := n.opened()
@@ -110,28 +127,28 @@ func (f *filesystem) fills(n *inode, version oss.Object, bytes int64, flags uint
 // corrupted notes that what was read of n may be wrong: also the bytes that came
 // before the checksum did, which the kernel must forget. Whoever has the file open
 // goes on to get errors; the next open, when all have closed it, reads it anew.
-func (f *filesystem) corrupted(n *inode) {
+func (r *readPath) corrupted(n *inode) {
 	if !n.damaged.Swap(true) {
-		f.forgetContent(n)
+		r.inodes.forgetContent(n)
 	}
 }
 
 // forgetContent makes the kernel forget what it has cached of n.
-func (f *filesystem) forgetContent(n *inode) {
-	if !f.notify.Content(n.id) {
-		f.counters.dropped.Add(1)
+func (t *inodes) forgetContent(n *inode) {
+	if !t.notify.Content(n.id) {
+		t.reports.counters.dropped.Add(1)
 	}
 }
 
 // startReading returns the handle of n for one READ; stopReading must follow.
-func (f *filesystem) startReading(n *inode) (*cache.Handle, error) {
+func (r *readPath) startReading(n *inode) (*cache.Handle, error) {
 	st := n.opened()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if f.noOpen {
-		f.renew(n, st)
+	if r.noOpen {
+		r.renew(n, st)
 	}
-	if err := f.pin(n, st); err != nil {
+	if err := r.pin(n, st); err != nil {
 		return nil, err
 	}
 	st.mu.readers++
@@ -142,7 +159,7 @@ func (f *filesystem) startReading(n *inode) (*cache.Handle, error) {
 // kernel tells neither of close nor of the next open. Reads fail for idleAfter, so
 // that whoever was reading meets an error, and then begin anew. The caller holds
 // st.mu.
-func (f *filesystem) renew(n *inode, st *fileState) {
+func (r *readPath) renew(n *inode, st *fileState) {
 	switch {
 	case st.mu.handle == nil || st.mu.handle.Err() == nil:
 	case st.mu.failing.IsZero():
@@ -156,7 +173,7 @@ func (f *filesystem) renew(n *inode, st *fileState) {
 
 // stopReading ends what startReading began. last says that the end of the file was
 // read: whoever reads it from beginning to end is done.
-func (f *filesystem) stopReading(n *inode, last bool) {
+func (r *readPath) stopReading(n *inode, last bool) {
 	st := n.opened()
 	st.mu.Lock()
 	st.mu.readers--
@@ -165,23 +182,23 @@ func (f *filesystem) stopReading(n *inode, last bool) {
 	st.mu.Unlock()
 	switch {
 	case !unused:
-	case f.noOpen && last && sound:
-		f.idle.drop(n)
-	case f.noOpen:
-		f.idle.put(n)
-		f.closeSpent(n)
+	case r.noOpen && last && sound:
+		r.idle.drop(n)
+	case r.noOpen:
+		r.idle.put(n)
+		r.closeSpent(n)
 	default:
-		f.unpin(n)
+		r.unpin(n)
 	}
 }
 
 // reply is the answer to one READ.
 type reply struct {
-	fs   *filesystem
-	node *inode
-	view *cache.View
-	size int
-	last bool
+	reads *readPath
+	node  *inode
+	view  *cache.View
+	size  int
+	last  bool
 }
 
 var _ fuse.ReadResult = (*reply)(nil)
@@ -204,5 +221,5 @@ func (r *reply) Bytes(buf []byte) ([]byte, fuse.Status) {
 // Done implements [fuse.ReadResult]: the kernel has its copy.
 func (r *reply) Done() {
 	r.view.Release()
-	r.fs.stopReading(r.node, r.last)
+	r.reads.stopReading(r.node, r.last)
 }

@@ -209,7 +209,7 @@ func TestEveryPinEndsWithItsFile(t *testing.T) {
 // pinned counts the inodes that hold a handle of the cache.
 func pinned(s *site) int {
 	count := 0
-	for _, n := range s.mount.fs.nodes.all() {
+	for _, n := range s.mount.fs.inodes.nodes.all() {
 		if st := n.state.Load(); st != nil {
 			st.mu.Lock()
 			if st.mu.handle != nil {

@@ -11,60 +11,60 @@ import (
 
 // known returns the inode of an entry of dir if the kernel knows it. It gives out
 // no reference.
-func (f *filesystem) known(dir *inode, e *entry) *inode {
+func (t *inodes) known(dir *inode, e *entry) *inode {
 	want := newInode(dir, e)
-	if n := f.changed.get(want.at().path()); n != nil && n.same(want) {
+	if n := t.changed.get(want.at().path()); n != nil && n.same(want) {
 		return n
 	}
-	return f.nodes.find(want)
+	return t.nodes.find(want)
 }
 
-// Unlink implements [fuse.RawFileSystem].
-func (f *filesystem) Unlink(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
+// Unlink answers the request of that name.
+func (c *naming) Unlink(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opUnlink, start, status) }()
-	return f.remove(cancel, in, name, "unlink", f.unlink)
+	defer func() { c.reports.metrics.done(opUnlink, start, status) }()
+	return c.remove(cancel, in, name, "unlink", c.unlink)
 }
 
-// Rmdir implements [fuse.RawFileSystem].
-func (f *filesystem) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
+// Rmdir answers the request of that name.
+func (c *naming) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opRmdir, start, status) }()
-	return f.remove(cancel, in, name, "rmdir", f.rmdir)
+	defer func() { c.reports.metrics.done(opRmdir, start, status) }()
+	return c.remove(cancel, in, name, "rmdir", c.rmdir)
 }
 
 // remove takes a name away.
-func (f *filesystem) remove(cancel <-chan struct{}, in *fuse.InHeader, name, doing string, do func(ctx context.Context, dir, name string) error) fuse.Status {
-	dir, status := f.changing(in.NodeId, name)
+func (c *naming) remove(cancel <-chan struct{}, in *fuse.InHeader, name, doing string, do func(ctx context.Context, dir, name string) error) fuse.Status {
+	dir, status := c.changing(in.NodeId, name)
 	if dir == nil {
 		return status
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
-	e, _, err := f.lookup(ctx, dir, name)
+	e, _, err := c.inodes.lookup(ctx, dir, name)
 	if err != nil {
-		return f.refuse(doing+" "+name, dir, err)
+		return c.reports.refuse(doing+" "+name, dir, err)
 	}
-	n := f.known(dir, &e)
-	f.keep(ctx, n)
-	defer f.partsFrom(ctx, n)()
-	f.moves.RLock()
-	defer f.moves.RUnlock()
+	n := c.inodes.known(dir, &e)
+	c.keeps.keep(ctx, n)
+	defer c.keeps.partsFrom(ctx, n)()
+	c.moves.RLock()
+	defer c.moves.RUnlock()
 	if err := do(ctx, dir.dirPath(), name); err != nil {
-		return f.refuse(doing+" "+name, dir, err)
+		return c.reports.refuse(doing+" "+name, dir, err)
 	}
 	dir.tree.touch()
-	f.times.entries(dir, 0)
-	f.left(n)
+	c.inodes.times.entries(dir, 0)
+	c.inodes.left(n)
 	return fuse.OK
 }
 
 // left notes that the name of n is gone.
-func (f *filesystem) left(n *inode) {
+func (t *inodes) left(n *inode) {
 	if n == nil {
 		return
 	}
 	n.gone.Store(true)
-	f.times.status(n)
-	f.changed.drop(n.at().path(), n)
+	t.times.status(n)
+	t.changed.drop(n.at().path(), n)
 }

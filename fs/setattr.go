@@ -8,21 +8,32 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/fs/internal/callers"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
 
-// SetAttr implements [fuse.RawFileSystem]. What asks for what is there already
+// attrs tells and changes what inodes have beside names and bytes.
+type attrs struct {
+	cfg     *Config
+	reports *reports
+	inodes  *inodes
+	writes  *writePath
+	space   *writeback.Space
+	cache   *cache.Cache
+}
+
+// SetAttr answers the request of that name. What asks for what is there already
 // succeeds. Times of access are not kept anywhere: they are always shown as the
 // time of modification, as with the mount option noatime.
-func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
+func (a *attrs) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opSetattr, start, status) }()
-	if f.space == nil {
+	defer func() { a.reports.metrics.done(opSetattr, start, status) }()
+	if a.space == nil {
 		return fuse.EROFS
 	}
-	n := f.nodes.get(in.NodeId)
+	n := a.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(estale)
 	}
@@ -30,23 +41,23 @@ func (f *filesystem) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fu
 	defer ctx.End()
 	var err error
 	if n.special != nil {
-		err = n.special.set(in, f.specials.now())
-	} else if err = f.setSize(ctx, n, in); err == nil {
-		err = f.setAttributes(ctx, n, in)
+		err = n.special.set(in, a.inodes.specials.now())
+	} else if err = a.setSize(ctx, n, in); err == nil {
+		err = a.setAttributes(ctx, n, in)
 	}
 	if err != nil {
-		return f.refuse("setattr", n, err)
+		return a.reports.refuse("setattr", n, err)
 	}
 	if in.Valid&fuse.FATTR_SIZE == 0 || in.Valid&(callers.AskedMode|callers.AskedOwner|callers.AskedTimes) != 0 {
-		f.times.status(n) // also where it is what it was
+		a.inodes.times.status(n) // also where it is what it was
 	}
-	f.attr(n, &out.Attr)
+	a.inodes.attr(n, &out.Attr)
 	out.SetTimeout(attrLifetime(n))
 	return fuse.OK
 }
 
 // setSize truncates or extends n, if that was asked for.
-func (f *filesystem) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
+func (a *attrs) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
 	switch {
 	case in.Valid&fuse.FATTR_SIZE == 0:
 		return nil
@@ -55,14 +66,14 @@ func (f *filesystem) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) 
 	case n.kind != manifest.File || int64(in.Size) < 0:
 		return syscall.EINVAL
 	}
-	h, err := f.openToChange(ctx, n)
+	h, err := a.writes.openToChange(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer h.Release()
 	size := int64(in.Size)
 	if in.Valid&fuse.FATTR_KILL_SUIDGID != 0 {
-		if err := f.dropPrivileges(ctx, n, &in.Caller); err != nil {
+		if err := a.writes.dropPrivileges(ctx, n, &in.Caller); err != nil {
 			return err
 		}
 	}
@@ -70,7 +81,7 @@ func (f *filesystem) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) 
 	if err != nil {
 		return err
 	}
-	if err := f.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
+	if err := a.space.SetAttrFile(ctx, h.File(), writeback.SetAttr{Size: &size}); err != nil {
 		return err
 	}
 	if in.Valid&fuse.FATTR_FH != 0 && before.Size == size {
@@ -81,12 +92,12 @@ func (f *filesystem) setSize(ctx context.Context, n *inode, in *fuse.SetAttrIn) 
 
 // setAttributes changes mode, owner and time of modification, as far as they are
 // not what is asked for.
-func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
+func (a *attrs) setAttributes(ctx context.Context, n *inode, in *fuse.SetAttrIn) error {
 	if in.Valid&(callers.AskedMode|callers.AskedOwner|callers.AskedTimes) == 0 && !callers.AsksNothing(in) {
 		return nil
 	}
 	var now fuse.Attr
-	f.attr(n, &now)
+	a.inodes.attr(n, &now)
 	var change writeback.SetAttr
 	if mode, ok := in.GetMode(); ok && mode&0o7777 != now.Mode&0o7777 {
 		mode &= 0o7777
@@ -98,10 +109,10 @@ func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAt
 	if gid, ok := in.GetGID(); ok && gid != now.Gid {
 		change.GID = &gid
 	}
-	if mtime, ok := f.askedMtime(in); ok && !mtime.Equal(time.Unix(int64(now.Mtime), int64(now.Mtimensec))) {
+	if mtime, ok := a.askedMtime(in); ok && !mtime.Equal(time.Unix(int64(now.Mtime), int64(now.Mtimensec))) {
 		change.Mtime = &mtime
 	}
-	if f.cfg.Attrs {
+	if a.cfg.Attrs {
 		if err := losesPrivileges(n, in, &change, &now); err != nil {
 			return err
 		}
@@ -110,11 +121,11 @@ func (f *filesystem) setAttributes(ctx context.Context, n *inode, in *fuse.SetAt
 	case change == writeback.SetAttr{}:
 		return nil
 	case n.kind == manifest.Directory:
-		return f.setDirectory(ctx, n, change, &now)
-	case !f.cfg.Attrs:
-		return f.touch(n, change)
+		return a.setDirectory(ctx, n, change, &now)
+	case !a.cfg.Attrs:
+		return a.touch(n, change)
 	}
-	return f.setFile(ctx, n, complete(change, &now))
+	return a.setFile(ctx, n, complete(change, &now))
 }
 
 // complete returns a change of mode or owner with what it leaves as it is now: of what has no
@@ -135,22 +146,22 @@ func complete(change writeback.SetAttr, now *fuse.Attr) writeback.SetAttr {
 
 // askedMtime returns the time of modification that was asked for. The kernel sends
 // the time where it was not given.
-func (f *filesystem) askedMtime(in *fuse.SetAttrIn) (time.Time, bool) {
+func (a *attrs) askedMtime(in *fuse.SetAttrIn) (time.Time, bool) {
 	switch {
 	case in.Valid&fuse.FATTR_MTIME == 0:
 		return time.Time{}, false
 	case in.Valid&fuse.FATTR_MTIME_NOW != 0:
-		return time.Unix(0, f.times.now()), true
+		return time.Unix(0, a.inodes.times.now()), true
 	}
 	return time.Unix(int64(in.Mtime), int64(in.Mtimensec)), true
 }
 
 // setFile changes the attributes of a file or symlink, which becomes a file of the
 // space if it was none.
-func (f *filesystem) setFile(ctx context.Context, n *inode, change writeback.SetAttr) error {
+func (a *attrs) setFile(ctx context.Context, n *inode, change writeback.SetAttr) error {
 	for {
 		if file := n.file.Load(); file != nil {
-			if err := f.space.SetAttrFile(ctx, file, change); !errors.Is(err, estale) {
+			if err := a.space.SetAttrFile(ctx, file, change); !errors.Is(err, estale) {
 				return err
 			}
 		}
@@ -158,9 +169,9 @@ func (f *filesystem) setFile(ctx context.Context, n *inode, change writeback.Set
 		if staged || n.gone.Load() {
 			return estale
 		}
-		f.remind(n)
+		a.inodes.remind(n)
 		at := n.at()
-		file, err := f.space.SetAttr(ctx, at.dir, at.name, change)
+		file, err := a.space.SetAttr(ctx, at.dir, at.name, change)
 		if err != nil {
 			if n.at() != at {
 				continue // its directory was renamed
@@ -170,7 +181,7 @@ func (f *filesystem) setFile(ctx context.Context, n *inode, change writeback.Set
 		if origin, ok := file.Origin(); !ok || origin != version {
 			return estale
 		}
-		f.bind(n, file)
+		a.inodes.bind(n, file)
 		return nil
 	}
 }
@@ -178,28 +189,28 @@ func (f *filesystem) setFile(ctx context.Context, n *inode, change writeback.Set
 // touch is a change of attributes on a mount that keeps none. The time of a file is
 // that of its object; until a file that was written here has one, a program may set
 // it, as those do that copy. A mode or an owner that nothing would keep is refused.
-func (f *filesystem) touch(n *inode, change writeback.SetAttr) error {
+func (a *attrs) touch(n *inode, change writeback.SetAttr) error {
 	file := n.file.Load()
 	if change.Mode != nil || change.UID != nil || change.GID != nil || file == nil {
 		return syscall.EPERM
 	}
-	return f.space.Touch(file, *change.Mtime)
+	return a.space.Touch(file, *change.Mtime)
 }
 
 // setDirectory changes the attributes of a directory, which has now. Its marker object keeps
 // them, but for the root, which has none. Without Config.Attrs a directory has its time for as long as the kernel
 // knows it.
-func (f *filesystem) setDirectory(ctx context.Context, n *inode, change writeback.SetAttr, now *fuse.Attr) error {
+func (a *attrs) setDirectory(ctx context.Context, n *inode, change writeback.SetAttr, now *fuse.Attr) error {
 	switch {
-	case f.cfg.Attrs && n.id != rootID && !n.gone.Load():
-		if err := f.keepDirectory(ctx, n, change, now); err != nil {
+	case a.cfg.Attrs && n.id != rootID && !n.gone.Load():
+		if err := a.keepDirectory(ctx, n, change, now); err != nil {
 			return err
 		}
-	case !f.cfg.Attrs && (change.Mode != nil || change.UID != nil || change.GID != nil):
+	case !a.cfg.Attrs && (change.Mode != nil || change.UID != nil || change.GID != nil):
 		return syscall.EPERM
 	}
 	if change.Mtime != nil {
-		f.times.given(n, *change.Mtime)
+		a.inodes.times.given(n, *change.Mtime)
 	}
 	for {
 		old := n.given.Load()
@@ -226,11 +237,11 @@ func (f *filesystem) setDirectory(ctx context.Context, n *inode, change writebac
 }
 
 // keepDirectory lets the marker of a directory keep a change of its attributes.
-func (f *filesystem) keepDirectory(ctx context.Context, n *inode, change writeback.SetAttr, now *fuse.Attr) error {
-	f.moves.RLock()
-	defer f.moves.RUnlock()
+func (a *attrs) keepDirectory(ctx context.Context, n *inode, change writeback.SetAttr, now *fuse.Attr) error {
+	a.inodes.moves.RLock()
+	defer a.inodes.moves.RUnlock()
 	at := n.at()
-	return f.space.SetDirAttr(ctx, at.dir, at.name, complete(change, now))
+	return a.space.SetDirAttr(ctx, at.dir, at.name, complete(change, now))
 }
 
 // giveAttributes lays over a what programs gave to a directory.

@@ -34,65 +34,65 @@ func (m *Mounted) Names() Names { return Names{m.fs} }
 
 // Root returns the mount's root.
 func (n Names) Root() Shown {
-	root := n.fs.nodes.get(rootID)
-	return n.fs.show(root, &entry{Entry: manifest.Entry{Kind: manifest.Directory}})
+	root := n.fs.inodes.nodes.get(rootID)
+	return n.fs.inodes.show(root, &entry{Entry: manifest.Entry{Kind: manifest.Directory}})
 }
 
 // Lookup returns what name is in the directory at the path dir. What does not exist is
 // [io/fs.ErrNotExist].
 func (n Names) Lookup(ctx context.Context, dir, name string) (Shown, error) {
-	e, _, err := n.fs.names.Lookup(ctx, dir, name)
+	e, _, err := n.fs.inodes.names.Lookup(ctx, dir, name)
 	if err != nil {
 		return Shown{}, err
 	}
-	return n.fs.showAt(dir, &e), nil
+	return n.fs.inodes.showAt(dir, &e), nil
 }
 
 // ReadDir returns entries of the directory at the path dir, after the one whose Cursor
 // is after, as [manifest.Tree] does.
 func (n Names) ReadDir(ctx context.Context, dir, after string, limit int) ([]Shown, error) {
-	page, _, err := n.fs.names.ReadDir(ctx, dir, after, limit)
+	page, _, err := n.fs.inodes.names.ReadDir(ctx, dir, after, limit)
 	if err != nil {
 		return nil, err
 	}
 	shown := make([]Shown, len(page))
 	for i := range page {
-		shown[i] = n.fs.showAt(dir, &page[i])
+		shown[i] = n.fs.inodes.showAt(dir, &page[i])
 	}
 	return shown, nil
 }
 
 // ReadLink returns the target of a symbolic link.
 func (n Names) ReadLink(ctx context.Context, s Shown) (string, error) {
-	return n.fs.names.ReadLink(ctx, s.entry)
+	return n.fs.inodes.names.ReadLink(ctx, s.entry)
 }
 
 // Moment returns a number for [Names.Renamed].
-func (n Names) Moment() uint64 { return n.fs.moves.Now() }
+func (n Names) Moment() uint64 { return n.fs.inodes.moves.Now() }
 
 // Renamed reports whether since a moment the path dir may have meant another directory than
 // now, because it or one above was renamed. If not, what was learnt by that path since then is
 // of one directory. Renames elsewhere do not count, and nobody waits.
-func (n Names) Renamed(dir string, since uint64) bool { return n.fs.moves.Touched(dir, since) }
+func (n Names) Renamed(dir string, since uint64) bool { return n.fs.inodes.moves.Touched(dir, since) }
 
 // showAt returns the entry e of the directory at the path dir.
-func (f *filesystem) showAt(dir string, e *entry) Shown {
+func (t *inodes) showAt(dir string, e *entry) Shown {
 	if e.Kind == manifest.Directory {
-		if known := f.directory(join(dir, e.Name)); known != nil {
-			return f.show(known, e)
+		if known := t.directory(join(dir, e.Name)); known != nil {
+			return t.show(known, e)
 		}
 	}
 	n := newInode(&inode{tree: newDirectory(dir)}, e)
 	if local(e.Kind) {
-		n.special = f.specials.get(dir, e.Name)
+		n.special = t.specials.get(dir, e.Name)
 	}
-	return f.show(n, e)
+	return t.show(n, e)
 }
 
 // show returns e, which is n, with the attributes that programs see.
-func (f *filesystem) show(n *inode, e *entry) Shown {
+func (t *inodes) show(n *inode, e *entry) Shown {
 	var a fuse.Attr
-	f.attr(n, &a)
+	t.attr(n, &a)
 	s := Shown{Entry: e.Entry, Mode: a.Mode & permissions, UID: a.Uid, GID: a.Gid, entry: *e}
 	switch {
 	case local(e.Kind): // it has neither bytes nor an object

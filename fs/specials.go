@@ -338,48 +338,48 @@ func (v localNames) ReadDir(ctx context.Context, dir, after string, limit int) (
 }
 
 // makeSpecial is MKNOD of a fifo or a socket.
-func (f *filesystem) makeSpecial(ctx context.Context, dir *inode, name string, kind manifest.Kind, o writeback.CreateOptions, out *fuse.EntryOut) error {
-	switch _, _, err := f.lookup(ctx, dir, name); {
+func (c *naming) makeSpecial(ctx context.Context, dir *inode, name string, kind manifest.Kind, o writeback.CreateOptions, out *fuse.EntryOut) error {
+	switch _, _, err := c.inodes.lookup(ctx, dir, name); {
 	case err == nil:
 		return syscall.EEXIST
 	case !errors.Is(err, iofs.ErrNotExist):
 		return err
 	}
-	f.moves.RLock()
-	defer f.moves.RUnlock()
-	s, err := f.specials.make(dir.dirPath(), name, kind, o)
+	c.moves.RLock()
+	defer c.moves.RUnlock()
+	s, err := c.inodes.specials.make(dir.dirPath(), name, kind, o)
 	if err != nil {
 		return err
 	}
 	e := s.entry(name)
-	f.enteredAs(dir, &e, 0, out)
+	c.enteredAs(dir, &e, 0, out)
 	return nil
 }
 
 // unlink removes a name that is no directory.
-func (f *filesystem) unlink(ctx context.Context, dir, name string) error {
-	if f.specials.drop(dir, name) != nil {
+func (c *naming) unlink(ctx context.Context, dir, name string) error {
+	if c.inodes.specials.drop(dir, name) != nil {
 		return nil
 	}
-	return f.space.Unlink(ctx, dir, name)
+	return c.space.Unlink(ctx, dir, name)
 }
 
 // rmdir removes a directory, in which nothing must be.
-func (f *filesystem) rmdir(ctx context.Context, dir, name string) error {
+func (c *naming) rmdir(ctx context.Context, dir, name string) error {
 	switch {
-	case f.specials.get(dir, name) != nil:
+	case c.inodes.specials.get(dir, name) != nil:
 		return syscall.ENOTDIR
-	case f.specials.any(join(dir, name)):
+	case c.inodes.specials.any(join(dir, name)):
 		return syscall.ENOTEMPTY
 	}
-	return f.space.Rmdir(ctx, dir, name)
+	return c.space.Rmdir(ctx, dir, name)
 }
 
 // renameSpecial renames a fifo or a socket. What it replaces is removed: a crash between
 // leaves nothing under the name, as it leaves no special.
-func (f *filesystem) renameSpecial(ctx context.Context, from, to *inode, e, there *entry, newName string, flags uint32, victim *inode) error {
-	f.moves.RLock()
-	defer f.moves.RUnlock()
+func (c *naming) renameSpecial(ctx context.Context, from, to *inode, e, there *entry, newName string, flags uint32, victim *inode) error {
+	c.moves.RLock()
+	defer c.moves.RUnlock()
 	switch {
 	case there == nil:
 	case flags&unix.RENAME_NOREPLACE != 0:
@@ -389,13 +389,13 @@ func (f *filesystem) renameSpecial(ctx context.Context, from, to *inode, e, ther
 	case there.Kind == manifest.Directory:
 		return syscall.EISDIR
 	case !local(there.Kind):
-		if err := f.space.Unlink(ctx, to.dirPath(), newName); err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		if err := c.space.Unlink(ctx, to.dirPath(), newName); err != nil && !errors.Is(err, iofs.ErrNotExist) {
 			return err
 		}
 	}
-	n := f.known(from, e)
-	f.left(victim)
-	f.specials.rename(from.dirPath(), e.Name, to.dirPath(), newName)
+	n := c.inodes.known(from, e)
+	c.inodes.left(victim)
+	c.inodes.specials.rename(from.dirPath(), e.Name, to.dirPath(), newName)
 	if n != nil {
 		n.where.Store(&place{parent: to.id, dir: to.dirPath(), name: newName})
 	}

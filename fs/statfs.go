@@ -18,12 +18,12 @@ func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.Statf
 	start := time.Now()
 	blocks := f.cfg.StatfsBytes / blockSize
 	free := blocks
-	if f.space != nil {
-		size, room, err := f.space.Room()
+	if f.inodes.space != nil {
+		size, room, err := f.inodes.space.Room()
 		if err != nil {
 			// Programs ask statfs whether the mount lives, and it does. Nothing can be
 			// written.
-			f.fail("statfs", f.nodes.get(rootID), changeErrno(err), err)
+			f.reports.fail("statfs", f.inodes.nodes.get(rootID), changeErrno(err), err)
 			free = 0
 		} else {
 			blocks, free = uint64(size)/blockSize, uint64(room)/blockSize
@@ -34,6 +34,6 @@ func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.Statf
 		Files: blocks, Ffree: free,
 		Bsize: blockSize, Frsize: blockSize, NameLen: nameMax,
 	}
-	f.metrics.done(opStatfs, start, fuse.OK)
+	f.reports.metrics.done(opStatfs, start, fuse.OK)
 	return fuse.OK
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 )
 
-// Readlink implements [fuse.RawFileSystem].
-func (f *filesystem) Readlink(cancel <-chan struct{}, in *fuse.InHeader) (target []byte, status fuse.Status) {
+// Readlink answers the request of that name.
+func (ds *directories) Readlink(cancel <-chan struct{}, in *fuse.InHeader) (target []byte, status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opReadlink, start, status) }()
-	n := f.nodes.get(in.NodeId)
+	defer func() { ds.reports.metrics.done(opReadlink, start, status) }()
+	n := ds.inodes.nodes.get(in.NodeId)
 	switch {
 	case n == nil:
 		return nil, fuse.Status(estale)
@@ -27,16 +27,16 @@ func (f *filesystem) Readlink(cancel <-chan struct{}, in *fuse.InHeader) (target
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
-	s, err := f.names.ReadLink(ctx, n.entry())
+	s, err := ds.inodes.names.ReadLink(ctx, n.entry())
 	if err != nil {
 		errno := versionErrno(err)
 		if n.file.Load() != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, estale)) {
 			errno = estale // it was replaced meanwhile: the kernel looks the name up again
 		}
 		if errno == estale && n.file.Load() == nil {
-			f.replaced(n)
+			ds.inodes.replaced(n)
 		}
-		return nil, f.fail("readlink", n, errno, err)
+		return nil, ds.reports.fail("readlink", n, errno, err)
 	}
 	return []byte(s), fuse.OK
 }

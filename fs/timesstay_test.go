@@ -79,7 +79,7 @@ func TestTimesStayWhenAFileIsPublished(t *testing.T) {
 				w.stays(t, "published,", told)
 				eventually(t, "all files are left to the bucket", func() bool {
 					for _, name := range files {
-						n := w.mount.fs.nodes.get(inode64(t, w.path(name)))
+						n := w.mount.fs.inodes.nodes.get(inode64(t, w.path(name)))
 						if file := n.file.Load(); file != nil && !file.Forgotten() {
 							return false
 						}
@@ -251,7 +251,7 @@ func TestNoOldTimeOfADirectoryStaysInTheKernel(t *testing.T) {
 			}
 		})
 	}
-	dir := w.mount.fs.directory("dir")
+	dir := w.mount.fs.inodes.directory("dir")
 	for i := range 100 * stressFactor() {
 		must(t, unix.Mknod(w.path(fmt.Sprintf("dir/%d", i)), unix.S_IFREG|0o644, 0))
 		if got, want := w.told(t, "dir")["dir"][0].UnixNano(), dir.told.Load().Mtime; got != want {

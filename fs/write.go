@@ -22,144 +22,144 @@ type openFile struct {
 	handle *writeback.Handle
 }
 
-// Write implements [fuse.RawFileSystem].
-func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	return f.Writev(cancel, in, [][]byte{data})
+// Write answers the request of that name.
+func (w *writePath) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	return w.Writev(cancel, in, [][]byte{data})
 }
 
-// Writev implements [fuse.RawFileSystem]. What is written in passthrough does not
+// Writev answers the request of that name. What is written in passthrough does not
 // come here.
-func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {
+func (w *writePath) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opWrite, start, status) }()
-	if f.space == nil {
+	defer func() { w.reports.metrics.done(opWrite, start, status) }()
+	if w.space == nil {
 		return 0, fuse.EROFS
 	}
-	open := f.handles.Get(in.Fh)
+	open := w.handles.Get(in.Fh)
 	if open == nil {
 		return 0, fuse.EBADF
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
-	f.counters.writes.Add(1)
+	w.reports.counters.writes.Add(1)
 	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
-		if err := f.dropPrivileges(ctx, open.node, &in.Caller); err != nil {
-			return 0, f.refuse("write", open.node, err)
+		if err := w.dropPrivileges(ctx, open.node, &in.Caller); err != nil {
+			return 0, w.reports.refuse("write", open.node, err)
 		}
 	}
 	for _, p := range data {
 		n, err := open.handle.WriteAt(ctx, p, int64(in.Offset)+int64(written))
 		written += uint32(n)
-		f.counters.writtenBytes.Add(int64(n))
+		w.reports.counters.writtenBytes.Add(int64(n))
 		if err != nil {
 			if written > 0 {
 				return written, fuse.OK // the next write meets it again
 			}
-			return 0, f.refuse("write", open.node, err)
+			return 0, w.reports.refuse("write", open.node, err)
 		}
 	}
 	return written, fuse.OK
 }
 
-// Flush implements [fuse.RawFileSystem]. On a mount that cannot be written there is
+// Flush answers the request of that name. On a mount that cannot be written there is
 // nothing to flush; the answer makes the kernel ask no more, for the whole mount.
-func (f *filesystem) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
+func (w *writePath) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
 	start := time.Now()
-	if f.space == nil {
-		f.metrics.done(opFlush, start, fuse.OK)
+	if w.space == nil {
+		w.reports.metrics.done(opFlush, start, fuse.OK)
 		return fuse.ENOSYS
 	}
-	defer func() { f.metrics.done(opFlush, start, status) }()
-	open := f.handles.Get(in.Fh)
+	defer func() { w.reports.metrics.done(opFlush, start, status) }()
+	open := w.handles.Get(in.Fh)
 	if open == nil {
 		return fuse.OK // it was only read
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
 	if err := open.handle.Flush(ctx); err != nil {
-		return f.refuse("close", open.node, err)
+		return w.reports.refuse("close", open.node, err)
 	}
 	return fuse.OK
 }
 
-// Fsync implements [fuse.RawFileSystem]. Whoever reads may sync what others wrote.
-func (f *filesystem) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
-	if f.space == nil {
+// Fsync answers the request of that name. Whoever reads may sync what others wrote.
+func (w *writePath) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
+	if w.space == nil {
 		return fuse.ENOSYS
 	}
 	start := time.Now()
-	defer func() { f.metrics.done(opFsync, start, status) }()
+	defer func() { w.reports.metrics.done(opFsync, start, status) }()
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
-	n := f.nodes.get(in.NodeId)
+	n := w.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(estale)
 	}
-	open := f.handles.Get(in.Fh)
+	open := w.handles.Get(in.Fh)
 	if open == nil {
-		return f.syncReader(ctx, n)
+		return w.syncReader(ctx, n)
 	}
 	if err := open.handle.Sync(ctx); err != nil {
-		return f.refuse("fsync", n, err)
+		return w.reports.refuse("fsync", n, err)
 	}
 	return fuse.OK
 }
 
 // syncReader is fsync of a file that was opened to be read.
-func (f *filesystem) syncReader(ctx context.Context, n *inode) fuse.Status {
+func (w *writePath) syncReader(ctx context.Context, n *inode) fuse.Status {
 	file := n.file.Load()
 	if file == nil {
 		return fuse.OK
 	}
-	h, err := f.space.OpenFile(ctx, file, writeback.OpenOptions{})
+	h, err := w.space.OpenFile(ctx, file, writeback.OpenOptions{})
 	switch {
 	case errors.Is(err, estale):
 		return fuse.OK // it is the store's
 	case err != nil:
-		return f.refuse("fsync", n, err)
+		return w.reports.refuse("fsync", n, err)
 	}
 	defer h.Release()
 	if err := h.Sync(ctx); err != nil {
-		return f.refuse("fsync", n, err)
+		return w.reports.refuse("fsync", n, err)
 	}
 	return fuse.OK
 }
 
-// FsyncDir implements [fuse.RawFileSystem]: the names that were made, renamed and
+// FsyncDir answers the request of that name: the names that were made, renamed and
 // removed so far survive the loss of power.
-func (f *filesystem) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
-	if f.space == nil {
+func (w *writePath) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse.Status) {
+	if w.space == nil {
 		return fuse.ENOSYS
 	}
 	start := time.Now()
-	defer func() { f.metrics.done(opFsync, start, status) }()
-	n := f.nodes.get(in.NodeId)
+	defer func() { w.reports.metrics.done(opFsync, start, status) }()
+	n := w.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(estale)
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
-	if err := f.space.Sync(ctx); err != nil {
-		return f.refuse("fsync", n, err)
+	if err := w.space.Sync(ctx); err != nil {
+		return w.reports.refuse("fsync", n, err)
 	}
 	return fuse.OK
 }
 
-// Fallocate implements [fuse.RawFileSystem].
-func (f *filesystem) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (status fuse.Status) {
+// Fallocate answers the request of that name.
+func (w *writePath) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opWrite, start, status) }()
-	if f.space == nil {
+	defer func() { w.reports.metrics.done(opWrite, start, status) }()
+	if w.space == nil {
 		return fuse.EROFS
 	}
-	open := f.handles.Get(in.Fh)
+	open := w.handles.Get(in.Fh)
 	if open == nil {
 		return fuse.EBADF
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
 	if err := open.handle.Allocate(ctx, in.Mode, int64(in.Offset), int64(in.Length)); err != nil {
-		return f.refuse("fallocate", open.node, err)
+		return w.reports.refuse("fallocate", open.node, err)
 	}
 	return fuse.OK
 }
@@ -171,14 +171,14 @@ const (
 	copyBuffer = 1 << 20
 )
 
-// CopyFileRange implements [fuse.RawFileSystem].
-func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (copied uint32, status fuse.Status) {
+// CopyFileRange answers the request of that name.
+func (w *writePath) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (copied uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opCopy, start, status) }()
-	if f.space == nil {
+	defer func() { w.reports.metrics.done(opCopy, start, status) }()
+	if w.space == nil {
 		return 0, fuse.EROFS
 	}
-	from, to := f.nodes.get(in.NodeId), f.handles.Get(in.FhOut)
+	from, to := w.inodes.nodes.get(in.NodeId), w.handles.Get(in.FhOut)
 	switch {
 	case from == nil:
 		return 0, fuse.Status(estale)
@@ -192,7 +192,7 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 	buf := make([]byte, copyBuffer)
 	total := int64(0)
 	for want := int64(min(in.Len, copyMost)); total < want; {
-		n, err := f.readInto(ctx, from, buf[:min(copyBuffer, want-total)], int64(in.OffIn)+total)
+		n, err := w.reads.readInto(ctx, from, buf[:min(copyBuffer, want-total)], int64(in.OffIn)+total)
 		if n > 0 {
 			n, err = to.handle.WriteAt(ctx, buf[:n], int64(in.OffOut)+total)
 			total += int64(n)
@@ -201,14 +201,14 @@ func (f *filesystem) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRang
 			break
 		}
 		if err != nil {
-			return 0, f.refuse("copy", to.node, err)
+			return 0, w.reports.refuse("copy", to.node, err)
 		}
 	}
 	return uint32(total), fuse.OK
 }
 
 // readInto reads what n holds at off, as [io.ReaderAt] does.
-func (f *filesystem) readInto(ctx context.Context, n *inode, p []byte, off int64) (int, error) {
+func (r *readPath) readInto(ctx context.Context, n *inode, p []byte, off int64) (int, error) {
 	for {
 		if file := n.file.Load(); file != nil {
 			if read, staged, err := file.ReadAt(ctx, p, off); staged {
@@ -216,7 +216,7 @@ func (f *filesystem) readInto(ctx context.Context, n *inode, p []byte, off int64
 			}
 		}
 		version, _ := n.version()
-		read, err := f.readObject(ctx, version, p, off)
+		read, err := r.readObject(ctx, version, p, off)
 		if err == nil || versionErrno(err) != syscall.ESTALE {
 			return read, err
 		}
@@ -227,8 +227,8 @@ func (f *filesystem) readInto(ctx context.Context, n *inode, p []byte, off int64
 }
 
 // readObject reads a version through the cache.
-func (f *filesystem) readObject(ctx context.Context, version oss.Object, p []byte, off int64) (int, error) {
-	h, err := f.cache.Open(version)
+func (r *readPath) readObject(ctx context.Context, version oss.Object, p []byte, off int64) (int, error) {
+	h, err := r.cache.Open(version)
 	if err != nil {
 		return 0, err
 	}
@@ -236,23 +236,23 @@ func (f *filesystem) readObject(ctx context.Context, version oss.Object, p []byt
 	return h.ReadAt(ctx, p, off)
 }
 
-// Lseek implements [fuse.RawFileSystem]. The kernel finds the ends of a file by
+// Lseek answers the request of that name. The kernel finds the ends of a file by
 // itself, and takes it to have no holes.
 func (f *filesystem) Lseek(<-chan struct{}, *fuse.LseekIn, *fuse.LseekOut) fuse.Status {
 	return fuse.ENOSYS
 }
 
 // openToChange opens n for writing for as long as a change of its size takes.
-func (f *filesystem) openToChange(ctx context.Context, n *inode) (*writeback.Handle, error) {
+func (w *writePath) openToChange(ctx context.Context, n *inode) (*writeback.Handle, error) {
 	st := n.opened()
 	st.opening.Lock()
 	defer st.opening.Unlock()
-	h, err := f.openVersion(ctx, n, writeback.OpenOptions{Write: true, Passing: true})
+	h, err := w.openVersion(ctx, n, writeback.OpenOptions{Write: true, Passing: true})
 	if err != nil {
 		return nil, err
 	}
 	if st.inUse() {
-		if err := f.hold(ctx, n, st); err != nil {
+		if err := w.hold(ctx, n, st); err != nil {
 			h.Release()
 			return nil, err
 		}

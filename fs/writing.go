@@ -47,9 +47,9 @@ func losesPrivileges(n *inode, in *fuse.SetAttrIn, change *writeback.SetAttr, no
 }
 
 // dropPrivileges takes from n the rights that it lends: caller changes its content.
-func (f *filesystem) dropPrivileges(ctx context.Context, n *inode, caller *fuse.Caller) error {
+func (w *writePath) dropPrivileges(ctx context.Context, n *inode, caller *fuse.Caller) error {
 	file := n.file.Load()
-	if file == nil || !f.cfg.Attrs {
+	if file == nil || !w.cfg.Attrs {
 		return nil
 	}
 	mode, gid := file.Permissions()
@@ -60,5 +60,5 @@ func (f *filesystem) dropPrivileges(ctx context.Context, n *inode, caller *fuse.
 	if left == mode {
 		return nil
 	}
-	return f.space.SetAttrFile(ctx, file, writeback.SetAttr{Mode: &left})
+	return w.space.SetAttrFile(ctx, file, writeback.SetAttr{Mode: &left})
 }

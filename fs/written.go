@@ -129,44 +129,44 @@ func (b *byPath) drop(path string, n *inode) {
 }
 
 // node returns the inode of an entry of dir, with a reference of the kernel's.
-func (f *filesystem) node(dir *inode, e *entry) *inode {
+func (t *inodes) node(dir *inode, e *entry) *inode {
 	want := newInode(dir, e)
 	if local(e.Kind) {
-		want.special = f.specials.get(want.at().dir, e.Name)
+		want.special = t.specials.get(want.at().dir, e.Name)
 	}
-	if f.numbered != nil {
+	if t.numbered != nil {
 		want.id = nameNumber(e.Kind, want.at().dir, e.Name)
 	}
-	if f.space == nil {
-		return f.acquire(want)
+	if t.space == nil {
+		return t.acquire(want)
 	}
 	path := want.at().path()
-	if n := f.changed.get(path); n != nil && n.same(want) && f.nodes.again(n) {
+	if n := t.changed.get(path); n != nil && n.same(want) && t.nodes.again(n) {
 		return n
 	}
-	n := f.acquire(want)
+	n := t.acquire(want)
 	if e.File != nil {
-		f.changed.put(path, n)
+		t.changed.put(path, n)
 	}
 	return n
 }
 
 // acquire returns the inode with the identity of want, with a reference of the kernel's.
-func (f *filesystem) acquire(want *inode) *inode {
-	if want.kind == manifest.Directory && f.numbered == nil {
-		return f.times.acquire(f.nodes, want)
+func (t *inodes) acquire(want *inode) *inode {
+	if want.kind == manifest.Directory && t.numbered == nil {
+		return t.times.acquire(t.nodes, want)
 	}
-	return f.nodes.acquire(want)
+	return t.nodes.acquire(want)
 }
 
 // number is the inode number that an entry of dir has, or will have.
-func (f *filesystem) number(dir *inode, e *entry) uint64 {
+func (t *inodes) number(dir *inode, e *entry) uint64 {
 	path := dir.dirPath()
-	if f.numbered != nil {
+	if t.numbered != nil {
 		return nameNumber(e.Kind, path, e.Name)
 	}
-	if f.space != nil {
-		if n := f.changed.get(join(path, e.Name)); n != nil && n.kind == e.Kind && (e.File == n.file.Load() || e.File == nil && n.same(newInode(dir, e))) {
+	if t.space != nil {
+		if n := t.changed.get(join(path, e.Name)); n != nil && n.kind == e.Kind && (e.File == n.file.Load() || e.File == nil && n.same(newInode(dir, e))) {
 			return n.id
 		}
 	}
@@ -174,10 +174,10 @@ func (f *filesystem) number(dir *inode, e *entry) uint64 {
 }
 
 // bind notes what n became.
-func (f *filesystem) bind(n *inode, file *writeback.File) {
+func (t *inodes) bind(n *inode, file *writeback.File) {
 	if told := n.told.Load(); told != nil && n.file.Load() == nil {
 		file.CarryChanged(told.Ctime)
 	}
 	n.file.Store(file)
-	f.changed.put(n.at().path(), n)
+	t.changed.put(n.at().path(), n)
 }

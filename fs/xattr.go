@@ -24,22 +24,22 @@ const (
 	xattrTier   = xattrPrefix + "tier"
 )
 
-// GetXAttr implements [fuse.RawFileSystem]. Namespaces other than user. are not
+// GetXAttr answers the request of that name. Namespaces other than user. are not
 // supported at all, which the tools that ask for them remember.
-func (f *filesystem) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (size uint32, status fuse.Status) {
+func (a *attrs) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (size uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opGetxattr, start, status) }()
-	n := f.nodes.get(in.NodeId)
+	defer func() { a.reports.metrics.done(opGetxattr, start, status) }()
+	n := a.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return 0, fuse.Status(estale)
 	}
 	if !strings.HasPrefix(name, "user.") {
 		return 0, fuse.Status(syscall.EOPNOTSUPP)
 	}
-	value, ok := f.xattr(n, name)
+	value, ok := a.xattr(n, name)
 	if !ok && !strings.HasPrefix(name, xattrPrefix) {
 		var kept []byte
-		kept, ok = writeback.XAttrValue(f.keptXAttrs(n), name)
+		kept, ok = writeback.XAttrValue(a.keptXAttrs(n), name)
 		value = string(kept)
 	}
 	if !ok {
@@ -48,16 +48,16 @@ func (f *filesystem) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string,
 	return xattrReply(value, dest)
 }
 
-// ListXAttr implements [fuse.RawFileSystem].
-func (f *filesystem) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (size uint32, status fuse.Status) {
+// ListXAttr answers the request of that name.
+func (a *attrs) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (size uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opListxattr, start, status) }()
-	n := f.nodes.get(in.NodeId)
+	defer func() { a.reports.metrics.done(opListxattr, start, status) }()
+	n := a.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return 0, fuse.Status(estale)
 	}
 	var list strings.Builder
-	for _, name := range writeback.XAttrNames(f.keptXAttrs(n)) {
+	for _, name := range writeback.XAttrNames(a.keptXAttrs(n)) {
 		if !strings.HasPrefix(name, xattrPrefix) {
 			list.WriteString(name)
 			list.WriteByte(0)
@@ -67,7 +67,7 @@ func (f *filesystem) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte
 }
 
 // xattr returns the value of an attribute of n that pailfs itself tells.
-func (f *filesystem) xattr(n *inode, name string) (string, bool) {
+func (a *attrs) xattr(n *inode, name string) (string, bool) {
 	switch {
 	case n.special != nil:
 		return "", false
@@ -87,7 +87,7 @@ func (f *filesystem) xattr(n *inode, name string) (string, bool) {
 	case name == xattrETag:
 		return o.ETag, true
 	case name == xattrTier && n.kind == manifest.File:
-		r := f.cache.Residency(o)
+		r := a.cache.Residency(o)
 		return fmt.Sprintf("memory=%d ssd=%d oss=%d whole=%t", r.Memory, r.SSD, o.Size, r.Whole), true
 	}
 	return "", false
@@ -103,7 +103,7 @@ func xattrReply(value string, dest []byte) (uint32, fuse.Status) {
 
 // keptXAttrs returns the extended attributes that programs gave to n, as the metadata of
 // its object has them. That was asked with the name, if ever: this asks nothing.
-func (f *filesystem) keptXAttrs(n *inode) string {
+func (a *attrs) keptXAttrs(n *inode) string {
 	if n.kind != manifest.File {
 		return ""
 	}
@@ -115,44 +115,44 @@ func (f *filesystem) keptXAttrs(n *inode) string {
 	return manifest.XAttrs(n.attr.Load())
 }
 
-// SetXAttr implements [fuse.RawFileSystem].
-func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
+// SetXAttr answers the request of that name.
+func (a *attrs) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opSetxattr, start, status) }()
-	return f.changeXAttr(cancel, &in.InHeader, "setxattr", &writeback.SetXAttr{
+	defer func() { a.reports.metrics.done(opSetxattr, start, status) }()
+	return a.changeXAttr(cancel, &in.InHeader, "setxattr", &writeback.SetXAttr{
 		Name: name, Value: bytes.Clone(value), Create: in.Flags&unix.XATTR_CREATE != 0, Replace: in.Flags&unix.XATTR_REPLACE != 0,
 	})
 }
 
-// RemoveXAttr implements [fuse.RawFileSystem].
-func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
+// RemoveXAttr answers the request of that name.
+func (a *attrs) RemoveXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.metrics.done(opRemovexattr, start, status) }()
-	return f.changeXAttr(cancel, in, "removexattr", &writeback.SetXAttr{Name: name, Remove: true})
+	defer func() { a.reports.metrics.done(opRemovexattr, start, status) }()
+	return a.changeXAttr(cancel, in, "removexattr", &writeback.SetXAttr{Name: name, Remove: true})
 }
 
 // changeXAttr changes an extended attribute of a file; a symbolic link has none in user.,
 // as on Linux.
-func (f *filesystem) changeXAttr(cancel <-chan struct{}, in *fuse.InHeader, doing string, change *writeback.SetXAttr) fuse.Status {
-	n := f.nodes.get(in.NodeId)
+func (a *attrs) changeXAttr(cancel <-chan struct{}, in *fuse.InHeader, doing string, change *writeback.SetXAttr) fuse.Status {
+	n := a.inodes.nodes.get(in.NodeId)
 	switch {
-	case f.space == nil:
+	case a.space == nil:
 		return fuse.EROFS
 	case n == nil:
 		return fuse.Status(estale)
-	case !f.cfg.Attrs, !strings.HasPrefix(change.Name, "user."), n.kind == manifest.Directory:
+	case !a.cfg.Attrs, !strings.HasPrefix(change.Name, "user."), n.kind == manifest.Directory:
 		return fuse.Status(syscall.EOPNOTSUPP)
 	case strings.HasPrefix(change.Name, xattrPrefix), n.kind != manifest.File:
 		return fuse.EPERM
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
-	before := f.keptXAttrs(n)
-	if err := f.setFile(ctx, n, writeback.SetAttr{XAttr: change}); err != nil {
-		return f.refuse(doing, n, err)
+	before := a.keptXAttrs(n)
+	if err := a.setFile(ctx, n, writeback.SetAttr{XAttr: change}); err != nil {
+		return a.reports.refuse(doing, n, err)
 	}
-	if f.keptXAttrs(n) != before {
-		f.times.status(n)
+	if a.keptXAttrs(n) != before {
+		a.inodes.times.status(n)
 	}
 	return fuse.OK
 }
