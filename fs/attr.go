@@ -1,11 +1,12 @@
 package fs
 
 import (
-	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/measures"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -56,13 +57,13 @@ func (t *inodes) attr(n *inode, a *fuse.Attr) {
 		a.Nlink = 0
 	}
 	if n.special != nil {
-		n.special.attr(a)
+		n.special.Attr(a)
 		return
 	}
 	mtime := n.object.ModTime
 	switch n.kind {
 	case manifest.Directory:
-		n.tree.show()
+		n.tree.Show()
 		// One link says that the number of subdirectories is not known; two would
 		// tell tree walkers that there are none.
 		a.Mode = fuse.S_IFDIR | t.cfg.DirMode
@@ -80,7 +81,7 @@ func (t *inodes) attr(n *inode, a *fuse.Attr) {
 	}
 	if known := n.attr.Load(); known != nil {
 		if known.Known&manifest.AttrMode != 0 && n.kind != manifest.Symlink {
-			a.Mode = a.Mode&^permissions | known.Mode&permissions
+			a.Mode = a.Mode&^names.Permissions | known.Mode&names.Permissions
 		}
 		if known.Known&manifest.AttrUID != 0 {
 			a.Uid = known.UID
@@ -121,28 +122,10 @@ func (t *inodes) fileAttr(n *inode, file *writeback.File, a *fuse.Attr) {
 	a.SetTimes(&now.Mtime, &now.Mtime, &now.Ctime)
 }
 
-// permissions are the bits of a mode that chmod(2) sets.
-const permissions = 0o7777
-
-// typeBits returns the file type of a directory entry.
-func typeBits(k manifest.Kind) uint32 {
-	switch k {
-	case manifest.Directory:
-		return fuse.S_IFDIR
-	case manifest.Symlink:
-		return fuse.S_IFLNK
-	case fifoKind:
-		return syscall.S_IFIFO
-	case socketKind:
-		return syscall.S_IFSOCK
-	}
-	return fuse.S_IFREG
-}
-
 // GetAttr answers the request of that name.
 func (a *attrs) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { a.reports.metrics.done(opGetattr, start, status) }()
+	defer func() { a.reports.metrics.Done(measures.Getattr, start, status) }()
 	n := a.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(estale)

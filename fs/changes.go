@@ -3,6 +3,8 @@ package fs
 import (
 	"context"
 
+	"github.com/pailfs/pailfs/fs/internal/listing"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -68,11 +70,11 @@ func (o *follower) swappedDir(ctx context.Context, n *inode, swap *manifest.Swap
 		switch {
 		case same:
 			same = false
-			n.tree.renew()
+			n.tree.Renew()
 			o.inodes.times.entries(n, 0)
 			o.inodes.notify.EntryNow(n.id, d.Name)
 			o.inodes.notify.ContentNow(n.id)
-		case n.tree.told.Load():
+		case n.tree.Told.Load():
 			o.inodes.notify.EntryNow(n.id, d.Name)
 		}
 		return ctx.Err() == nil
@@ -81,7 +83,7 @@ func (o *follower) swappedDir(ctx context.Context, n *inode, swap *manifest.Swap
 
 // forgetDir makes the kernel forget everything it has of a directory and below.
 func (o *follower) forgetDir(n *inode) {
-	n.tree.renew()
+	n.tree.Renew()
 	if n.id != rootID {
 		at := n.at()
 		o.inodes.notify.EntryNow(at.parent, at.name)
@@ -93,4 +95,34 @@ func (o *follower) forgetDir(n *inode) {
 		}
 	}
 	o.inodes.notify.ContentNow(rootID)
+}
+
+// Changed says that a name came to mean something else by no request of the
+// kernel's, which then looks it up again. It must not be called from a request.
+func (m *Mounted) Changed(dir, name string) {
+	f := m.fs
+	n := f.inodes.directory(dir)
+	if n == nil {
+		return // the kernel does not know it
+	}
+	n.tree.Touch()
+	f.inodes.times.entries(n, 0)
+	if !f.inodes.notify.Entry(n.id, name) {
+		f.reports.counters.Dropped.Add(1)
+	}
+	if !f.inodes.notify.Content(n.id) {
+		f.reports.counters.Dropped.Add(1)
+	}
+}
+
+// directory returns the inode of the directory at path if the kernel knows it.
+func (t *inodes) directory(path string) *inode {
+	if path == "" {
+		return t.nodes.get(rootID)
+	}
+	if n := t.changed.get(path); n != nil && n.kind == manifest.Directory {
+		return n
+	}
+	dir, name := names.Split(path)
+	return t.nodes.find(&inode{id: inodeNumber(manifest.Directory, dir, name, nil), kind: manifest.Directory, tree: listing.New(path)})
 }

@@ -161,7 +161,7 @@ func TestRewinddirSeesANewGeneration(t *testing.T) {
 		must(t, err)
 		entries, err := listRaw(fd, 32<<10)
 		must(t, err)
-		if got := names(entries); !slices.Contains(got, name) {
+		if got := namesIn(entries); !slices.Contains(got, name) {
 			t.Errorf("%s is not in %q, through a directory that stayed open", name, got)
 		}
 		_, err = unix.Seek(fd, 0, unix.SEEK_SET)
@@ -237,7 +237,7 @@ func TestListingAcrossGenerationsShowsEachNameOnce(t *testing.T) {
 			if len(entries) == 0 {
 				break
 			}
-			for _, name := range names(entries) {
+			for _, name := range namesIn(entries) {
 				seen[name]++
 			}
 			for range 3 {

@@ -3,17 +3,15 @@ package fs
 import (
 	"context"
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
@@ -77,7 +75,7 @@ func listAndStat(t *testing.T, w *written, dir string, files, size int, atOnce b
 			var i int
 			_, err := fmt.Sscanf(name, "%04d", &i)
 			must(t, err)
-			if got := st.Mode & permissions; got != modeOf(i) {
+			if got := st.Mode & names.Permissions; got != modeOf(i) {
 				t.Errorf("%s/%s has mode %o, want %o", dir, name, got, modeOf(i))
 			}
 		}
@@ -89,9 +87,9 @@ func listAndStat(t *testing.T, w *written, dir string, files, size int, atOnce b
 		if len(some) == 0 {
 			break
 		}
-		later = append(later, names(some)...)
+		later = append(later, namesIn(some)...)
 		if atOnce {
-			look(names(some))
+			look(namesIn(some))
 		}
 	}
 	if len(later) != files {
@@ -161,79 +159,5 @@ func TestListingOfNamesAsksForNoAttributes(t *testing.T) {
 	}
 	if n := e.Requests("HeadObject"); n > 1 || tree.completed.Load() > 0 { // the marker of the directory
 		t.Errorf("%d HEADs for names", n)
-	}
-}
-
-// shifting is a view of one directory, whose names change while attributes are asked for.
-type shifting struct {
-	view
-	names   map[string]oss.Object
-	known   map[oss.Object]*manifest.Attr
-	changes func()
-}
-
-func (s *shifting) ReadDir(_ context.Context, _, after string, limit int) (page []entry, _ manifest.Validity, _ error) {
-	for _, name := range slices.Sorted(maps.Keys(s.names)) {
-		if name > after && len(page) < limit {
-			attr := s.known[s.names[name]]
-			page = append(page, entry{Entry: manifest.Entry{Name: name, Object: s.names[name], Attr: attr, Partial: attr == nil, Cursor: name}})
-		}
-	}
-	return page, manifest.Validity{}, nil
-}
-
-func (s *shifting) Complete(_ context.Context, _ string, entries []manifest.Entry) {
-	for _, e := range entries {
-		s.known[e.Object] = &manifest.Attr{Known: manifest.AttrMode, Mode: 0o600}
-	}
-	if s.changes != nil {
-		s.changes()
-	}
-}
-
-// While an answer waits for attributes, names are removed, made and replaced: it tells what is
-// there after the wait, whether the page was read by this answer or by one before.
-func TestListingThatWaitedTellsWhatIsThereNow(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		s := &shifting{names: make(map[string]oss.Object), known: make(map[oss.Object]*manifest.Attr)}
-		version := func(name, etag string) oss.Object { return oss.Object{Key: name, ETag: etag, Size: 1} }
-		for _, name := range []string{"kept", "removed", "rewritten"} {
-			s.names[name] = version(name, "1")
-		}
-		s.changes = func() {
-			s.changes = nil
-			delete(s.names, "removed")
-			s.names["rewritten"] = version("rewritten", "2")
-			s.names["made"] = version("made", "1")
-		}
-		d := newDirectory("")
-		list, _ := d.enter(time.Now())
-		r := &lister{tree: s, dir: d, list: list, position: dotEntries}
-		if before {
-			must(t, r.fill(t.Context()))
-		}
-		ctx, end := context.WithCancel(t.Context())
-		done := r.complete(&completing{tree: s, ctx: ctx, end: end})
-		shown := make(map[string]oss.Object)
-		for {
-			must(t, r.fill(t.Context()))
-			if len(r.pending) == 0 {
-				break
-			}
-			e := &r.pending[0]
-			shown[e.Name] = e.Object
-			if e.Name == "kept" && e.Partial {
-				t.Error("what was asked for has no attributes")
-			}
-			r.next()
-		}
-		done()
-		want := map[string]oss.Object{"kept": version("kept", "1"), "made": version("made", "1"), "rewritten": version("rewritten", "2")}
-		if diff := cmp.Diff(want, shown); diff != "" {
-			t.Errorf("read before %t (-want +shown):\n%s", before, diff)
-		}
-		if ctx.Err() == nil || r.completing != nil {
-			t.Error("the wait goes on after the answer")
-		}
 	}
 }

@@ -52,43 +52,6 @@ func mountMute(t *testing.T, dirs, files int) (*written, *mute) {
 	return w, tree
 }
 
-// renaming is a view of two directories; while attributes are asked for, one is renamed and the
-// other takes its name.
-type renaming struct {
-	view
-	names map[string][]string
-	while func()
-}
-
-func (s *renaming) ReadDir(_ context.Context, dir, after string, limit int) (page []entry, _ manifest.Validity, _ error) {
-	for _, name := range s.names[dir] {
-		if name > after && len(page) < limit {
-			page = append(page, entry{Entry: manifest.Entry{Name: name, Partial: true, Cursor: name}})
-		}
-	}
-	return page, manifest.Validity{}, nil
-}
-
-func (s *renaming) Complete(context.Context, string, []manifest.Entry) { s.while() }
-
-func TestListingThatWaitedTellsOfItsDirectoryWhereverItIs(t *testing.T) {
-	s := &renaming{names: map[string][]string{"a": {"mine"}, "b": {"other"}}}
-	d := newDirectory("a")
-	s.while = func() {
-		s.names = map[string][]string{"c": {"mine"}, "a": {"other"}}
-		now := "c"
-		d.path.Store(&now)
-	}
-	list, _ := d.enter(time.Now())
-	r := &lister{tree: s, dir: d, list: list, position: dotEntries}
-	ctx, end := context.WithCancel(t.Context())
-	defer r.complete(&completing{tree: s, ctx: ctx, end: end})()
-	must(t, r.fill(t.Context()))
-	if len(r.pending) != 1 || r.pending[0].Name != "mine" {
-		t.Errorf("the directory that was renamed lists %+v", r.pending)
-	}
-}
-
 func TestListingOfARenamedDirectoryTellsItsOwnNames(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -24,7 +24,7 @@ func TestListingWithSmallBuffersAsksForRefusedNamesOnce(t *testing.T) {
 			break
 		}
 		var st unix.Stat_t
-		for _, name := range names(some) {
+		for _, name := range namesIn(some) {
 			must(t, unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW))
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/fs/internal/moves"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -69,7 +71,7 @@ func (c *naming) created(dir *inode, mode uint32, directory bool, caller fuse.Ca
 // Create answers the request of that name.
 func (c *naming) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { c.reports.metrics.done(opCreate, start, status) }()
+	defer func() { c.reports.metrics.Done(measures.Create, start, status) }()
 	dir, status := c.changing(in.NodeId, name)
 	if dir == nil {
 		return status
@@ -114,18 +116,18 @@ func (c *naming) make(ctx context.Context, dir *inode, name string, o writeback.
 	return c.entered(dir, name, manifest.File, h.File(), at, out), h, nil
 }
 
-// entered tells the kernel of a name that was made in dir at a time. f.moves is held.
+// entered tells the kernel of a name that was made in dir at a time. moves is held.
 func (c *naming) entered(dir *inode, name string, kind manifest.Kind, file *writeback.File, at int64, out *fuse.EntryOut) *inode {
-	return c.enteredAs(dir, &entry{Entry: manifest.Entry{Name: name, Kind: kind}, File: file}, at, out)
+	return c.enteredAs(dir, &names.Entry{Entry: manifest.Entry{Name: name, Kind: kind}, File: file}, at, out)
 }
 
 // enteredAs is entered for an entry that has more.
-func (c *naming) enteredAs(dir *inode, e *entry, at int64, out *fuse.EntryOut) *inode {
+func (c *naming) enteredAs(dir *inode, e *names.Entry, at int64, out *fuse.EntryOut) *inode {
 	n := c.inodes.node(dir, e)
 	if e.Kind == manifest.Directory {
 		n.told.Store(&writeback.Times{Mtime: at, Ctime: at})
 	}
-	dir.tree.touch()
+	dir.tree.Touch()
 	c.inodes.times.entries(dir, at)
 	c.inodes.answer(n, manifest.Validity(time.Now().Add(madeFor)), out)
 	return n
@@ -156,7 +158,7 @@ func (c *naming) createThere(ctx context.Context, in *fuse.CreateIn, dir *inode,
 // devices have no place in it.
 func (c *naming) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { c.reports.metrics.done(opCreate, start, status) }()
+	defer func() { c.reports.metrics.Done(measures.Create, start, status) }()
 	dir, status := c.changing(in.NodeId, name)
 	if dir == nil {
 		return status
@@ -167,13 +169,13 @@ func (c *naming) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, ou
 	switch in.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG:
 	case syscall.S_IFIFO:
-		kind = fifoKind
+		kind = names.Fifo
 	case syscall.S_IFSOCK:
-		kind = socketKind
+		kind = names.Socket
 	default:
 		return fuse.EPERM
 	}
-	if local(kind) {
+	if names.IsLocal(kind) {
 		if err := c.makeSpecial(ctx, dir, name, kind, c.created(dir, in.Mode, false, in.Caller), out); err != nil {
 			return c.reports.refuse("mknod "+name, dir, err)
 		}
@@ -211,7 +213,7 @@ func (c *naming) Link(<-chan struct{}, *fuse.LinkIn, string, *fuse.EntryOut) fus
 // Mkdir answers the request of that name.
 func (c *naming) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { c.reports.metrics.done(opMkdir, start, status) }()
+	defer func() { c.reports.metrics.Done(measures.Mkdir, start, status) }()
 	dir, status := c.changing(in.NodeId, name)
 	if dir == nil {
 		return status
@@ -243,7 +245,7 @@ func (c *naming) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, ou
 // Symlink answers the request of that name.
 func (c *naming) Symlink(cancel <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { c.reports.metrics.done(opSymlink, start, status) }()
+	defer func() { c.reports.metrics.Done(measures.Symlink, start, status) }()
 	dir, status := c.changing(in.NodeId, name)
 	if dir == nil {
 		return status
@@ -276,4 +278,23 @@ func (c *naming) makeLink(ctx context.Context, dir *inode, name, target string, 
 	}
 	c.entered(dir, name, manifest.Symlink, file, at, out).target.Store(&target)
 	return file, nil
+}
+
+// makeSpecial is MKNOD of a fifo or a socket.
+func (c *naming) makeSpecial(ctx context.Context, dir *inode, name string, kind manifest.Kind, o writeback.CreateOptions, out *fuse.EntryOut) error {
+	switch _, _, err := c.inodes.lookup(ctx, dir, name); {
+	case err == nil:
+		return syscall.EEXIST
+	case !errors.Is(err, iofs.ErrNotExist):
+		return err
+	}
+	c.moves.RLock()
+	defer c.moves.RUnlock()
+	s, err := c.inodes.specials.Make(dir.dirPath(), name, kind, o)
+	if err != nil {
+		return err
+	}
+	e := s.Entry(name)
+	c.enteredAs(dir, &e, 0, out)
+	return nil
 }

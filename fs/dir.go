@@ -8,7 +8,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/errnos"
 	"github.com/pailfs/pailfs/fs/internal/handles"
+	"github.com/pailfs/pailfs/fs/internal/listing"
+	"github.com/pailfs/pailfs/fs/internal/measures"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/internal/statters"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -21,7 +25,7 @@ type directories struct {
 
 	dirs     handles.Table[dirHandle]
 	statters statters.Threads
-	cursors  cursorKeeper
+	cursors  listing.Cursors
 }
 
 // dirHandle is one open directory.
@@ -31,7 +35,7 @@ type dirHandle struct {
 	controlled atomic.Bool
 	mu         struct {
 		sync.Mutex
-		lister
+		listing.Reader
 	}
 }
 
@@ -39,7 +43,7 @@ type dirHandle struct {
 // as long as the tree stands by it; else it drops it now and reads again.
 func (ds *directories) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { ds.reports.metrics.done(opOpendir, start, status) }()
+	defer func() { ds.reports.metrics.Done(measures.Opendir, start, status) }()
 	n := ds.inodes.nodes.get(in.NodeId)
 	switch {
 	case n == nil:
@@ -51,10 +55,10 @@ func (ds *directories) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 		return fuse.ENOSYS // and never asks again
 	}
 	h := &dirHandle{node: n}
-	list, known := n.tree.enter(start)
-	h.mu.lister = lister{tree: ds.inodes.names, dir: n.tree, list: list}
-	n.tree.opened()
-	ds.reports.counters.openDirs.Add(1)
+	list, known := n.tree.Enter(start)
+	h.mu.Reader = listing.Reader{Tree: ds.inodes.names, Dir: n.tree, List: list}
+	n.tree.Opened()
+	ds.reports.counters.OpenDirs.Add(1)
 	out.Fh = ds.dirs.Add(h)
 	out.OpenFlags = fuse.FOPEN_CACHE_DIR
 	if known {
@@ -68,25 +72,25 @@ func (ds *directories) ReleaseDir(in *fuse.ReleaseIn) {
 	start := time.Now()
 	if h := ds.dirs.Remove(in.Fh); h != nil {
 		h.mu.Lock()
-		h.node.tree.leave(h.mu.list)
+		h.node.tree.Leave(h.mu.List)
 		h.mu.Unlock()
-		h.node.tree.closed()
-		ds.cursors.closed(h.node.tree)
-		ds.reports.counters.openDirs.Add(-1)
+		h.node.tree.Closed()
+		ds.cursors.Closed(h.node.tree)
+		ds.reports.counters.OpenDirs.Add(-1)
 		if h.controlled.Load() {
 			ds.control.Released(in.Fh)
 		}
 	}
-	ds.reports.metrics.done(opReleasedir, start, fuse.OK)
+	ds.reports.metrics.Done(measures.Releasedir, start, fuse.OK)
 }
 
 // ReadDir answers the request of that name.
 func (ds *directories) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	start := time.Now()
-	status := ds.readDir(cancel, in, false, nil, func(_ *inode, d fuse.DirEntry, _ *entry, _ manifest.Validity) bool {
+	status := ds.readDir(cancel, in, false, nil, func(_ *inode, d fuse.DirEntry, _ *names.Entry, _ manifest.Validity) bool {
 		return out.AddDirEntry(d)
 	})
-	ds.reports.metrics.done(opReaddir, start, status)
+	ds.reports.metrics.Done(measures.Readdir, start, status)
 	return status
 }
 
@@ -96,17 +100,17 @@ func (ds *directories) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out 
 	start := time.Now()
 	reply := plusReply{ds: ds, in: in, out: out, completing: ds.completes(in)}
 	status := ds.readDir(cancel, in, true, reply.completing, reply.add)
-	ds.reports.metrics.done(opReaddirplus, start, status)
+	ds.reports.metrics.Done(measures.Readdirplus, start, status)
 	return status
 }
 
 // addEntry takes an entry of dir into an answer, and reports whether there was
 // room. e is nil for "." and "..", and valid says how long it may be believed.
-type addEntry func(dir *inode, d fuse.DirEntry, e *entry, valid manifest.Validity) bool
+type addEntry func(dir *inode, d fuse.DirEntry, e *names.Entry, valid manifest.Validity) bool
 
 // readDir gives entries to add, beginning at the offset in the request, until it
 // takes no more. plus says that the kernel keeps their names, c asks for their attributes.
-func (ds *directories) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, c *completing, add addEntry) fuse.Status {
+func (ds *directories) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, c *listing.Completing, add addEntry) fuse.Status {
 	if ds.inodes.numbered != nil {
 		return ds.readNumbered(cancel, in, plus, add)
 	}
@@ -119,67 +123,67 @@ func (ds *directories) readDir(cancel <-chan struct{}, in *fuse.ReadIn, plus boo
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if plus {
-		h.node.tree.tell()
+		h.node.tree.Tell()
 	}
-	h.mu.seek(in.Offset, time.Now())
+	h.mu.Seek(in.Offset, time.Now())
 	if c != nil {
-		c.ctx = ctx
-		defer h.mu.complete(c)()
+		c.Ctx = ctx
+		defer h.mu.Complete(c)()
 	}
-	if err := h.mu.fill(ctx); err != nil {
-		return ds.reports.fail("readdir", h.node, nameErrno(err), err)
+	if err := h.mu.Fill(ctx); err != nil {
+		return ds.reports.fail("readdir", h.node, errnos.OfName(err), err)
 	}
 	defer ds.watch(h)
-	defer h.mu.answered()
+	defer h.mu.Answered()
 	defer func() {
-		if h.mu.changed {
-			h.mu.changed = false
+		if h.mu.Changed {
+			h.mu.Changed = false
 			ds.inodes.times.entries(h.node, 0)
 		}
 	}()
-	for given := 0; !h.mu.enough(given); given++ {
+	for given := 0; !h.mu.Enough(given); given++ {
 		d, e, err := ds.peek(ctx, h)
-		if err != nil || d.Name == "" || !add(h.node, d, e, h.mu.valid) {
+		if err != nil || d.Name == "" || !add(h.node, d, e, h.mu.Valid) {
 			// What came before an error is given out; the next call meets it again.
 			return fuse.OK
 		}
-		h.mu.next()
+		h.mu.Next()
 	}
 	return fuse.OK
 }
 
 // peek returns the next entry, with an empty name at the end of the directory.
 // The caller holds h.mu.
-func (ds *directories) peek(ctx *callers.Request, h *dirHandle) (fuse.DirEntry, *entry, error) {
-	off := packOffset(h.mu.list.number, h.mu.position+1)
-	if h.mu.position < dotEntries {
-		d := dotEntry(h.node, h.mu.position)
+func (ds *directories) peek(ctx *callers.Request, h *dirHandle) (fuse.DirEntry, *names.Entry, error) {
+	off := listing.PackOffset(h.mu.List.Number, h.mu.Position+1)
+	if h.mu.Position < listing.DotEntries {
+		d := dotEntry(h.node, h.mu.Position)
 		d.Off = off
 		return d, nil, nil
 	}
-	if err := h.mu.fill(ctx); err != nil || len(h.mu.pending) == 0 {
+	if err := h.mu.Fill(ctx); err != nil || len(h.mu.Pending) == 0 {
 		return fuse.DirEntry{}, nil, err
 	}
-	e := &h.mu.pending[0]
+	e := &h.mu.Pending[0]
 	return fuse.DirEntry{Name: e.Name, Mode: listedType(e), Ino: ds.inodes.number(h.node, e), Off: off}, e, nil
 }
 
 // listedType returns the file type that a listing shows for e: none where it would
 // have to be asked, so that programs look for themselves.
-func listedType(e *entry) uint32 {
+func listedType(e *names.Entry) uint32 {
 	if e.Partial && e.Kind == manifest.File && e.MayBeLink() {
 		return 0
 	}
-	return typeBits(e.Kind)
+	return names.TypeBits(e.Kind)
 }
 
 // watch makes the kernel drop its cached listing when it expires, should the
 // directory still be open. The caller holds h.mu.
 func (ds *directories) watch(h *dirHandle) {
 	id := h.node.id
-	h.node.tree.at(h.mu.list.expiry(), func() {
+	h.node.tree.At(h.mu.List.Expiry(), func() {
 		if !ds.inodes.notify.Content(id) {
-			ds.reports.counters.dropped.Add(1)
+			ds.reports.counters.Dropped.Add(1)
 		}
 	})
 }

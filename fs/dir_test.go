@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/listing"
 	"github.com/pailfs/pailfs/fs/internal/seeks"
 )
 
@@ -34,7 +34,7 @@ func closeFD(t testing.TB, fd int) {
 	must(t, unix.Close(fd))
 }
 
-func names(entries []rawDirent) []string {
+func namesIn(entries []rawDirent) []string {
 	var found []string
 	for _, e := range entries {
 		if e.Name != "." && e.Name != ".." {
@@ -51,7 +51,7 @@ func listed(t testing.TB, path string) []string {
 	defer closeFD(t, fd)
 	entries, err := listRaw(fd, 32<<10)
 	must(t, err)
-	return names(entries)
+	return namesIn(entries)
 }
 
 func TestListingShowsNamesAndTypes(t *testing.T) {
@@ -219,7 +219,7 @@ func seekAbout(path string, want []string, rng *rand.Rand) error {
 }
 
 // Offsets that the kernel has kept of a directory that was closed lead to the same
-// names although others before them have gone meanwhile: as a program meets that
+// namesIn although others before them have gone meanwhile: as a program meets that
 // removes what it lists.
 func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
 	untilUndisturbed(t, goesOnWhereTheKernelsCacheEnds)
@@ -244,7 +244,7 @@ func goesOnWhereTheKernelsCacheEnds(t *testing.T, p *pages) (wrong string) {
 		if len(entries) == 0 {
 			break
 		}
-		got = append(got, names(entries)...)
+		got = append(got, namesIn(entries)...)
 		if removed == 0 && w.readdirs.Load() != before {
 			wrong = "the beginning does not come from the kernel's cache"
 		}
@@ -258,44 +258,6 @@ func goesOnWhereTheKernelsCacheEnds(t *testing.T, p *pages) (wrong string) {
 		t.Errorf("%d of %d names: %.1000s", len(got), len(want), d)
 	}
 	return wrong
-}
-
-// What is kept of closed directories is bounded; the kernel is told to forget what
-// leads to what is not.
-func TestCursorsOfClosedDirectoriesAreBounded(t *testing.T) {
-	var k cursorKeeper
-	var dirs []*directory
-	read := func(d *directory, entries int) {
-		l, _ := d.enter(time.Now())
-		l.mu.cursors = make([]string, entries)
-		d.leave(l)
-		k.closed(d)
-	}
-	for range 40 {
-		d := newDirectory("")
-		dirs = append(dirs, d)
-		read(d, cursorsMost/10)
-		read(dirs[0], cursorsMost/10)
-	}
-	kept := 0
-	for _, d := range dirs {
-		kept += d.cursors()
-	}
-	if kept > cursorsMost || kept < cursorsMost/2 {
-		t.Errorf("%d cursors are kept, at most %d should", kept, cursorsMost)
-	}
-	if l, known := dirs[0].enter(time.Now()); !known || l.length() == 0 {
-		t.Error("the directory that was closed last was dropped")
-	}
-	if _, known := dirs[1].enter(time.Now()); known {
-		t.Error("the kernel may go on from offsets that lead nowhere")
-	}
-	for _, d := range dirs {
-		k.forgotten(d)
-	}
-	if k.mu.total != 0 || k.mu.order.Len() != 0 || len(k.mu.at) != 0 {
-		t.Errorf("left: %d in %d", k.mu.total, k.mu.order.Len())
-	}
 }
 
 func TestListingSeesChangesWhenItExpires(t *testing.T) {
@@ -334,7 +296,7 @@ func TestRewinddirSeesChangesWhenTheListingExpires(t *testing.T) {
 		must(t, err)
 		entries, err := listRaw(fd, 32<<10)
 		must(t, err)
-		return names(entries)
+		return namesIn(entries)
 	}
 	if d := cmp.Diff([]string{"a"}, list()); d != "" {
 		t.Fatal(d)
@@ -364,7 +326,7 @@ func TestChangesWhileReadingKeepTheOtherNames(t *testing.T) {
 			if len(entries) == 0 {
 				break
 			}
-			for _, name := range names(entries) {
+			for _, name := range namesIn(entries) {
 				seen[name]++
 			}
 			name := fmt.Sprintf("dir/file-%06d.png", rng.IntN(5000))
@@ -401,7 +363,7 @@ func TestPositionsSurviveTheReaderThatMadeThem(t *testing.T) {
 	for range 3 {
 		entries, err := getdents(fd, buf)
 		must(t, err)
-		at += len(names(entries))
+		at += len(namesIn(entries))
 		off = entries[len(entries)-1].Off
 	}
 	closeFD(t, fd) // and with it goes what we remember of positions
@@ -412,7 +374,7 @@ func TestPositionsSurviveTheReaderThatMadeThem(t *testing.T) {
 	must(t, err)
 	entries, err := listRaw(fd, 32<<10)
 	must(t, err)
-	if d := cmp.Diff(want[at:], names(entries)); d != "" {
+	if d := cmp.Diff(want[at:], namesIn(entries)); d != "" {
 		t.Errorf("after entry %d: %.2000s", at, d)
 	}
 }
@@ -489,7 +451,7 @@ func TestListingErrorsReachTheReader(t *testing.T) {
 		if len(entries) == 0 {
 			break
 		}
-		for _, name := range names(entries) {
+		for _, name := range namesIn(entries) {
 			seen[name] = true
 		}
 	}
@@ -499,41 +461,11 @@ func TestListingErrorsReachTheReader(t *testing.T) {
 	}
 }
 
-func TestOffsetsRoundTrip(t *testing.T) {
-	for _, c := range []struct {
-		number   uint64
-		position int
-	}{{1, 1}, {1, 2}, {lastNumber, 1<<positionBits - 1}, {12345, 678910}} {
-		off := packOffset(c.number, c.position)
-		if int64(off) < 0 {
-			t.Errorf("%v: offset %d is negative as loff_t", c, int64(off))
-		}
-		if n, p := unpackOffset(off); n != c.number || p != c.position {
-			t.Errorf("%v: comes back as %d, %d", c, n, p)
-		}
-	}
-	if off := packOffset(9, 0); off != 0 {
-		t.Errorf("the start of a directory is %d", off)
-	}
-}
-
-func TestListingNumbersWrapAround(t *testing.T) {
-	d := &directory{}
-	d.mu.number = lastNumber
-	l, _ := d.enter(time.Now())
-	if l.number != 1 {
-		t.Errorf("after the last number comes %d", l.number)
-	}
-	if keys := slices.Collect(maps.Keys(d.mu.others)); len(keys) != 0 {
-		t.Errorf("others: %v", keys)
-	}
-}
-
 // TestSeekingCostsTheSameInALargeDirectory goes to every position of a directory and reads
 // one entry there, as seekdir(3) and readdir(3) do, with a buffer for thousands. What the
 // tree is asked for, and what the kernel is told, does not grow with the directory.
 func TestSeekingCostsTheSameInALargeDirectory(t *testing.T) {
-	const most = seeks.First * soughtPage // entries a position, of the tree and in answers
+	const most = seeks.First * listing.SoughtPage // entries a position, of the tree and in answers
 	for _, files := range []int{100, 3000} {
 		w := newWorld()
 		w.ttl = 0 // or the kernel would answer by itself
@@ -552,7 +484,7 @@ func TestSeekingCostsTheSameInALargeDirectory(t *testing.T) {
 			next, err := getdents(fd, buf)
 			must(t, err)
 			if len(next) == 0 || next[0].Name != whole[i+1].Name {
-				t.Fatalf("%d files: after %q comes %q, want %q", files, e.Name, names(next), whole[i+1].Name)
+				t.Fatalf("%d files: after %q comes %q, want %q", files, e.Name, namesIn(next), whole[i+1].Name)
 			}
 			given += len(next)
 		}
@@ -578,7 +510,7 @@ func TestSeekingReaderWhoReadsOnGetsAllThereIs(t *testing.T) {
 	must(t, err)
 	rest, err := listRaw(fd, 256<<10)
 	must(t, err)
-	got := append(names(start[:from]), names(rest)...)
+	got := append(namesIn(start[:from]), namesIn(rest)...)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/kernelclock"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/internal/notices"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
@@ -63,7 +64,7 @@ func (c *changeTimes) move(n *inode, at int64, entries bool) {
 			break
 		}
 	}
-	if n.tree != nil && n.tree.shown.Swap(false) {
+	if n.tree != nil && n.tree.Shown.Swap(false) {
 		c.notify.Attributes(n.id)
 	}
 }
@@ -181,10 +182,10 @@ func (p *pathTimes) rename(from, to string) {
 		moved := make(map[string]writeback.Times)
 		for path, t := range m {
 			switch {
-			case below(path, from):
+			case names.Below(path, from):
 				moved[to+strings.TrimPrefix(path, from)] = t
 				delete(m, path)
-			case below(path, to):
+			case names.Below(path, to):
 				delete(m, path)
 			}
 		}

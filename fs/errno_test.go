@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/errnos"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -44,9 +45,9 @@ func TestEveryErrorHasItsErrno(t *testing.T) {
 	for _, c := range cases {
 		tested[c.err] = true
 	}
-	for _, row := range errnoTable {
-		if !tested[row.err] {
-			t.Errorf("the row of %v is not tested", row.err)
+	for _, row := range errnos.Table {
+		if !tested[row.Err] {
+			t.Errorf("the row of %v is not tested", row.Err)
 		}
 	}
 	for _, c := range cases {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -186,13 +187,13 @@ var _ manifest.Tree = (*world)(nil)
 // Lookup implements [manifest.Tree].
 func (w *world) Lookup(ctx context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
 	w.lookups.Add(1)
-	sorted, err := w.begin(ctx, "lookup", dir, join(dir, name))
+	sorted, err := w.begin(ctx, "lookup", dir, names.Join(dir, name))
 	if err != nil {
 		return manifest.Entry{}, validity(w.negativeTTL), err
 	}
 	i, ok := slices.BinarySearchFunc(sorted, name, func(e manifest.Entry, n string) int { return strings.Compare(e.Name, n) })
 	if !ok {
-		return manifest.Entry{}, validity(w.negativeTTL), fmt.Errorf("%q: %w", join(dir, name), iofs.ErrNotExist)
+		return manifest.Entry{}, validity(w.negativeTTL), fmt.Errorf("%q: %w", names.Join(dir, name), iofs.ErrNotExist)
 	}
 	return sorted[i], validity(w.ttl), nil
 }

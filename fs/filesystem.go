@@ -7,8 +7,8 @@ import "github.com/hanwen/go-fuse/v2/fuse"
 // it does not define, the embedded default answers with ENOSYS, which the kernel takes once as
 // "never ask again": locks, access and statx are then its own business.
 //
-// Lock order: dirHandle.mu, directory.mu, listing.mu; fileState.mu; a shard of
-// nodeTable. None is held over a request to the store but dirHandle.mu, which
+// Lock order: dirHandle.mu, listing.Directory.mu, listing.Listing.mu; fileState.mu; a shard
+// of nodeTable. None is held over a request to the store but dirHandle.mu, which
 // belongs to one open directory.
 type filesystem struct {
 	fuse.RawFileSystem
@@ -56,6 +56,6 @@ func (f *filesystem) forgot(n *inode) {
 	f.reads.idle.drop(n)
 	f.keeps.late.Drop(n)
 	if n.tree != nil {
-		f.directories.cursors.forgotten(n.tree)
+		f.directories.cursors.Forgotten(n.tree)
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pailfs/pailfs/fs/internal/listing"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
@@ -42,7 +44,7 @@ type inode struct {
 	// attr is what the manifest knows beyond the object, or nil.
 	attr atomic.Pointer[manifest.Attr]
 	// special is the fifo or socket that it is, nil for what the bucket can have.
-	special *special
+	special *names.Special
 	// target is that of a symbolic link that was made here: it outlives the name.
 	target atomic.Pointer[string]
 	// given are the attributes that programs gave to a directory.
@@ -60,7 +62,7 @@ type inode struct {
 	// state is made when a file is opened first, path and listings only for
 	// directories.
 	state atomic.Pointer[fileState]
-	tree  *directory
+	tree  *listing.Directory
 }
 
 // place is a name in a directory.
@@ -71,11 +73,11 @@ type place struct {
 }
 
 // path returns the path relative to the root.
-func (p *place) path() string { return join(p.dir, p.name) }
+func (p *place) path() string { return names.Join(p.dir, p.name) }
 
 // newInode returns an inode for entry e of the directory parent, not yet known
 // to the kernel.
-func newInode(parent *inode, e *entry) *inode {
+func newInode(parent *inode, e *names.Entry) *inode {
 	at := &place{parent: parent.id, dir: parent.dirPath(), name: e.Name}
 	n := &inode{kind: e.Kind, object: e.Object, id: entryNumber(at.dir, e)}
 	n.where.Store(at)
@@ -83,14 +85,14 @@ func newInode(parent *inode, e *entry) *inode {
 	n.file.Store(e.File)
 	n.told.Store(e.Told)
 	if e.Kind == manifest.Directory {
-		n.tree = newDirectory(at.path())
+		n.tree = listing.New(at.path())
 	}
 	return n
 }
 
 // newRoot returns the inode of the mount's root, which the kernel never forgets.
 func newRoot() *inode {
-	root := &inode{id: rootID, kind: manifest.Directory, lookups: 1, tree: newDirectory("")}
+	root := &inode{id: rootID, kind: manifest.Directory, lookups: 1, tree: listing.New("")}
 	root.where.Store(&place{})
 	return root
 }
@@ -118,7 +120,7 @@ func (n *inode) path() string {
 func (n *inode) at() *place { return n.where.Load() }
 
 // dirPath returns the path of a directory as the tree knows it.
-func (n *inode) dirPath() string { return *n.tree.path.Load() }
+func (n *inode) dirPath() string { return *n.tree.Path.Load() }
 
 // opened returns the open state of n.
 func (n *inode) opened() *fileState {
@@ -130,8 +132,8 @@ func (n *inode) opened() *fileState {
 }
 
 // entry returns n as the tree knows it, without a cursor.
-func (n *inode) entry() entry {
-	return entry{Entry: manifest.Entry{Name: n.at().name, Kind: n.kind, Object: n.object, Attr: n.attr.Load()}, File: n.file.Load()}
+func (n *inode) entry() names.Entry {
+	return names.Entry{Entry: manifest.Entry{Name: n.at().name, Kind: n.kind, Object: n.object, Attr: n.attr.Load()}, File: n.file.Load()}
 }
 
 // inodeNumber hashes an identity: the path of a directory, the version of
@@ -175,11 +177,3 @@ func usable(id uint64) uint64 {
 
 // nextNumber returns the id that is tried where another inode has id.
 func nextNumber(id uint64) uint64 { return usable((id + 1) &^ (1 << 63)) }
-
-// join appends name to the path of a directory.
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
-}

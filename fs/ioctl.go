@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -15,7 +16,7 @@ import (
 // to the disk what was meant for a file.
 func (ds *directories) Ioctl(cancel <-chan struct{}, in *fuse.IoctlIn, input []byte, out *fuse.IoctlOut, output []byte) (status fuse.Status) {
 	start := time.Now()
-	defer func() { ds.reports.metrics.done(opIoctl, start, status) }()
+	defer func() { ds.reports.metrics.Done(measures.Ioctl, start, status) }()
 	n := ds.inodes.nodes.get(in.NodeId)
 	if n == nil || n.kind != manifest.Directory || ds.control == nil {
 		return fuse.Status(syscall.ENOTTY)

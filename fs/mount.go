@@ -18,7 +18,10 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/fs/internal/kernelclock"
+	"github.com/pailfs/pailfs/fs/internal/listing"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/fs/internal/mountpoint"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/internal/notices"
 	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/manifest"
@@ -62,7 +65,7 @@ func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Regist
 	}
 	m := &Mounted{cfg: cfg, fs: f, log: log, noOpen: noOpen, done: make(chan struct{})}
 	if err := m.start(reg); err != nil {
-		f.reports.metrics.unregister(reg)
+		f.reports.metrics.Unregister(reg)
 		f.inodes.times.clock.Close()
 		return nil, err
 	}
@@ -73,17 +76,17 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 	f := &filesystem{RawFileSystem: fuse.NewDefaultRawFileSystem(), cfg: &cfg}
 	f.reports.log, f.reports.logs = log, rate.NewLimiter(10, 50)
 	f.inodes = inodes{
-		cfg: &cfg, reports: &f.reports, tree: tree, names: treeNames{tree}, space: cfg.Space,
+		cfg: &cfg, reports: &f.reports, tree: tree, names: names.Tree{Tree: tree}, space: cfg.Space,
 		nodes: newNodeTable(newRoot()), notify: notices.New(), mounted: time.Now(),
 		forgotten: f.forgot,
 	}
 	f.inodes.times.notify = &f.inodes.notify
-	f.inodes.specials.clock = f.inodes.times.now
+	f.inodes.specials.Clock = f.inodes.times.now
 	if cfg.Immutable {
-		f.inodes.numbered, _ = tree.(numbered)
+		f.inodes.numbered, _ = tree.(listing.Numbered)
 	}
 	if cfg.Space != nil {
-		f.inodes.names = localNames{cfg.Space, &f.inodes.specials, log}
+		f.inodes.names = names.NewLocal(cfg.Space, &f.inodes.specials, log)
 	}
 	f.reads = readPath{
 		reports: &f.reports, inodes: &f.inodes, space: cfg.Space, cache: c,
@@ -117,7 +120,7 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 	if f.inodes.times.clock, err = kernelclock.New(); err != nil {
 		return nil, err
 	}
-	f.reports.metrics, err = newMetrics(reg, &f.reports.counters, func() float64 { return float64(f.inodes.nodes.count.Load()) })
+	f.reports.metrics, err = measures.New(reg, &f.reports.counters, func() float64 { return float64(f.inodes.nodes.count.Load()) })
 	if err != nil {
 		f.inodes.times.clock.Close()
 		return nil, fmt.Errorf("register metrics: %w", err)
@@ -160,7 +163,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 		helpers.Wait()
 		m.fs.closeAll()
 		m.fs.inodes.times.clock.Close()
-		m.fs.reports.metrics.unregister(reg)
+		m.fs.reports.metrics.Unregister(reg)
 	}()
 	err = m.server.WaitMount()
 	if err != nil {
@@ -297,14 +300,14 @@ func (m *Mounted) Status() Status {
 		ReadAheadKiB:    m.readAhead,
 		ReadAheadReason: m.readAheadReason,
 		MaxRead:         largestRead(),
-		OpenFiles:       c.openFiles.Load(),
-		OpenDirs:        c.openDirs.Load(),
+		OpenFiles:       c.OpenFiles.Load(),
+		OpenDirs:        c.OpenDirs.Load(),
 		Inodes:          m.fs.inodes.nodes.count.Load(),
-		Opens:           Opens{Cached: c.cached.Load(), Passthrough: c.passthrough.Load()},
-		Reads:           c.reads.Load(),
-		ReadBytes:       c.readBytes.Load(),
-		Stale:           c.stale.Load(),
-		Errors:          c.errors.Load(),
+		Opens:           Opens{Cached: c.Cached.Load(), Passthrough: c.Passthrough.Load()},
+		Reads:           c.Reads.Load(),
+		ReadBytes:       c.ReadBytes.Load(),
+		Stale:           c.Stale.Load(),
+		Errors:          c.Errors.Load(),
 		Problems:        m.fs.inodes.tree.Problems(),
 	}
 }

@@ -4,27 +4,29 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pailfs/pailfs/fs/internal/listing"
 	"github.com/pailfs/pailfs/fs/internal/moves"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
 
 // movingNames are names that somebody renames all the time.
 type movingNames struct {
-	view
+	names.View
 	moves *moves.Moves
 	// each is renamed at every lookup, and first at the first one.
 	each, first string
 	lookups     int
 }
 
-func (n *movingNames) Lookup(_ context.Context, dir, name string) (entry, manifest.Validity, error) {
+func (n *movingNames) Lookup(_ context.Context, dir, name string) (names.Entry, manifest.Validity, error) {
 	n.lookups++
 	n.moves.Begins(n.each, n.each+"2")()
 	if n.lookups == 1 && n.first != "" {
 		n.moves.Begins(n.first, n.first+"2")()
 	}
-	return entry{Entry: manifest.Entry{Name: name}}, manifest.Validity{}, nil
+	return names.Entry{Entry: manifest.Entry{Name: name}}, manifest.Validity{}, nil
 }
 
 func TestALookupIsRepeatedForRenamesOnItsWayAlone(t *testing.T) {
@@ -35,7 +37,7 @@ func TestALookupIsRepeatedForRenamesOnItsWayAlone(t *testing.T) {
 		f := &filesystem{inodes: inodes{space: &writeback.Space{}}}
 		names := &movingNames{moves: &f.inodes.moves, each: "elsewhere", first: test.first}
 		f.inodes.names = names
-		_, _, err := f.inodes.lookup(t.Context(), &inode{tree: newDirectory("dir/sub")}, "name")
+		_, _, err := f.inodes.lookup(t.Context(), &inode{tree: listing.New("dir/sub")}, "name")
 		if err != nil || names.lookups != test.want {
 			t.Errorf("with a rename of %q %d lookups, %v", test.first, names.lookups, err)
 		}

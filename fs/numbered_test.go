@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/fs/internal/listing"
 	"github.com/pailfs/pailfs/fs/internal/seeks"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -26,7 +27,7 @@ type countable struct {
 	looked atomic.Int64
 }
 
-var _ numbered = (*countable)(nil)
+var _ listing.Numbered = (*countable)(nil)
 
 // ReadDirAt implements numbered.
 func (c *countable) ReadDirAt(ctx context.Context, dir string, position int64, _ bool, yield func(int64, *manifest.Entry) bool) error {
@@ -201,7 +202,7 @@ func TestSeekingInAFrozenDirectoryLooksAtFewEntries(t *testing.T) {
 				next, err := getdents(fd, buf)
 				must(t, err)
 				if len(next) == 0 || next[0].Name != whole[i+1].Name {
-					t.Fatalf("after %q comes %q, want %q", e.Name, names(next), whole[i+1].Name)
+					t.Fatalf("after %q comes %q, want %q", e.Name, namesIn(next), whole[i+1].Name)
 				}
 			}
 		}
@@ -240,7 +241,7 @@ func TestReadersOfAFrozenDirectorySideBySideAreNotTakenForSeeking(t *testing.T) 
 			before := c.asked.Load()
 			entries, err := getdents(fd, buf)
 			must(t, err)
-			got[i] = append(got[i], names(entries)...)
+			got[i] = append(got[i], namesIn(entries)...)
 			more = more || len(entries) > 0
 			requests += c.asked.Load() - before
 		}

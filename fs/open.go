@@ -13,6 +13,8 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/errnos"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
@@ -76,7 +78,7 @@ const openForWriting = syscall.O_WRONLY | syscall.O_RDWR | syscall.O_TRUNC | sys
 // only: all that is open to be read is kept by inode.
 func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { f.reports.metrics.done(opOpen, start, status) }()
+	defer func() { f.reports.metrics.Done(measures.Open, start, status) }()
 	n := f.inodes.nodes.get(in.NodeId)
 	switch {
 	case n == nil, n.stale.Load():
@@ -95,9 +97,9 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	}
 	mode, id, first, err := f.reads.open(n)
 	if err != nil {
-		return f.reports.fail("open", n, versionErrno(err), err)
+		return f.reports.fail("open", n, errnos.OfVersion(err), err)
 	}
-	f.reports.counters.openFiles.Add(1)
+	f.reports.counters.OpenFiles.Add(1)
 	f.reads.tellMode(n, mode, id, first, out)
 	return fuse.OK
 }
@@ -105,13 +107,13 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 // tellMode says how the kernel is to read a file that was opened.
 func (r *readPath) tellMode(n *inode, mode ioMode, id int32, first bool, out *fuse.OpenOut) {
 	if mode == passthrough {
-		r.reports.counters.passthrough.Add(1)
+		r.reports.counters.Passthrough.Add(1)
 		// No other flag goes with passthrough but this.
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH | fuse.FOPEN_NOFLUSH
 		out.BackingID = id
 		return
 	}
-	r.reports.counters.cached.Add(1)
+	r.reports.counters.Cached.Add(1)
 	out.OpenFlags = fuse.FOPEN_NOFLUSH
 	if !first || !n.damaged.Swap(false) {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
@@ -207,9 +209,9 @@ func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 		} else {
 			f.reads.release(n)
 		}
-		f.reports.counters.openFiles.Add(-1) // now, so that an open after it is a first one
+		f.reports.counters.OpenFiles.Add(-1) // now, so that an open after it is a first one
 	}
-	f.reports.metrics.done(opRelease, start, fuse.OK)
+	f.reports.metrics.Done(measures.Release, start, fuse.OK)
 }
 
 // release counts one open of n less.

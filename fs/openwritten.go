@@ -202,7 +202,7 @@ func (w *writePath) answerOpen(n *inode, st *fileState, h *writeback.Handle, out
 	if err != nil {
 		return err
 	}
-	w.reports.counters.openFiles.Add(1)
+	w.reports.counters.OpenFiles.Add(1)
 	w.reads.tellMode(n, mode, id, first, out)
 	if h != nil {
 		if mode == passthrough {
@@ -238,6 +238,32 @@ func (w *writePath) decideStaged(st *fileState, staged *os.File, write bool) err
 			st.mu.mode, st.mu.backingID, st.mu.backingInode = passthrough, id, info.Ino
 			st.mu.held = pagecache.Held{} // the kernel drops them
 		}
+	}
+	return nil
+}
+
+// decidePartial chooses the mode of an inode of whose bytes only some are staged: all
+// reads and writes come to us. The kernel does not mix that with a file that it reads
+// itself.
+func (st *fileState) decidePartial() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch st.mu.mode {
+	case passthrough:
+		return syscall.ETXTBSY
+	case undecided:
+		st.mu.mode = cached
+	}
+	return nil
+}
+
+// decideBacking chooses the mode of an inode that h has open, if its bytes are staged.
+func (w *writePath) decideBacking(st *fileState, h *writeback.Handle, write bool) error {
+	if h.File().Partial() {
+		return st.decidePartial()
+	}
+	if staged := h.OSFile(); staged != nil {
+		return w.decideStaged(st, staged, write)
 	}
 	return nil
 }

@@ -196,8 +196,8 @@ var posixReads = map[string]func(t *testing.T, s *site){
 			must(t, err)
 			rest, err := listRaw(fd, 4096)
 			must(t, err)
-			if fmt.Sprint(names(rest)) != fmt.Sprint(names(whole[i+1:])) {
-				t.Errorf("after %q comes %q", e.Name, names(rest))
+			if fmt.Sprint(namesIn(rest)) != fmt.Sprint(namesIn(whole[i+1:])) {
+				t.Errorf("after %q comes %q", e.Name, namesIn(rest))
 			}
 		}
 	},

@@ -14,6 +14,8 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/fs/internal/backing"
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/errnos"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/fs/internal/pagecache"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
@@ -41,9 +43,9 @@ var errShortRead = errors.New("the cache returned fewer bytes than the object ha
 // read into buf.
 func (r *readPath) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
 	start := time.Now()
-	defer func() { r.reports.metrics.done(opRead, start, status) }()
-	r.reports.counters.reads.Add(1)
-	r.reports.metrics.readSizes.Observe(float64(in.Size))
+	defer func() { r.reports.metrics.Done(measures.Read, start, status) }()
+	r.reports.counters.Reads.Add(1)
+	r.reports.metrics.ReadSizes.Observe(float64(in.Size))
 	n := r.inodes.nodes.get(in.NodeId)
 	if n == nil || n.kind != manifest.File {
 		return nil, fuse.Status(estale)
@@ -71,7 +73,7 @@ func (r *readPath) readNow(ctx context.Context, n *inode, buf []byte, off, size 
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, false, r.reports.refuse("read", n, err)
 		}
-		r.reports.counters.readBytes.Add(int64(read))
+		r.reports.counters.ReadBytes.Add(int64(read))
 		return fuse.ReadResultData(buf[:read]), false, fuse.OK
 	}
 	length := min(size, version.Size-off)
@@ -80,7 +82,7 @@ func (r *readPath) readNow(ctx context.Context, n *inode, buf []byte, off, size 
 	}
 	h, err := r.startReading(n)
 	if err != nil {
-		return nil, false, r.reports.fail("open", n, versionErrno(err), err)
+		return nil, false, r.reports.fail("open", n, errnos.OfVersion(err), err)
 	}
 	if h.Object() != version {
 		r.stopReading(n, false)
@@ -93,11 +95,11 @@ func (r *readPath) readNow(ctx context.Context, n *inode, buf []byte, off, size 
 		err = fmt.Errorf("read %d bytes at %d: %w", length, off, errShortRead)
 	}
 	if err == nil {
-		r.reports.counters.readBytes.Add(length)
+		r.reports.counters.ReadBytes.Add(length)
 		r.fills(n, version, length, flags)
 		return &reply{reads: r, node: n, view: view, size: int(length), last: off+length == version.Size}, false, fuse.OK
 	}
-	errno := versionErrno(err)
+	errno := errnos.OfVersion(err)
 	switch {
 	case errno == syscall.ESTALE:
 		if now, staged := n.version(); staged || now != version {
@@ -136,7 +138,7 @@ func (r *readPath) corrupted(n *inode) {
 // forgetContent makes the kernel forget what it has cached of n.
 func (t *inodes) forgetContent(n *inode) {
 	if !t.notify.Content(n.id) {
-		t.reports.counters.dropped.Add(1)
+		t.reports.counters.Dropped.Add(1)
 	}
 }
 

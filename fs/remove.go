@@ -2,16 +2,19 @@ package fs
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/measures"
+	"github.com/pailfs/pailfs/fs/internal/names"
 )
 
 // known returns the inode of an entry of dir if the kernel knows it. It gives out
 // no reference.
-func (t *inodes) known(dir *inode, e *entry) *inode {
+func (t *inodes) known(dir *inode, e *names.Entry) *inode {
 	want := newInode(dir, e)
 	if n := t.changed.get(want.at().path()); n != nil && n.same(want) {
 		return n
@@ -22,14 +25,14 @@ func (t *inodes) known(dir *inode, e *entry) *inode {
 // Unlink answers the request of that name.
 func (c *naming) Unlink(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
 	start := time.Now()
-	defer func() { c.reports.metrics.done(opUnlink, start, status) }()
+	defer func() { c.reports.metrics.Done(measures.Unlink, start, status) }()
 	return c.remove(cancel, in, name, "unlink", c.unlink)
 }
 
 // Rmdir answers the request of that name.
 func (c *naming) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
 	start := time.Now()
-	defer func() { c.reports.metrics.done(opRmdir, start, status) }()
+	defer func() { c.reports.metrics.Done(measures.Rmdir, start, status) }()
 	return c.remove(cancel, in, name, "rmdir", c.rmdir)
 }
 
@@ -53,7 +56,7 @@ func (c *naming) remove(cancel <-chan struct{}, in *fuse.InHeader, name, doing s
 	if err := do(ctx, dir.dirPath(), name); err != nil {
 		return c.reports.refuse(doing+" "+name, dir, err)
 	}
-	dir.tree.touch()
+	dir.tree.Touch()
 	c.inodes.times.entries(dir, 0)
 	c.inodes.left(n)
 	return fuse.OK
@@ -67,4 +70,23 @@ func (t *inodes) left(n *inode) {
 	n.gone.Store(true)
 	t.times.status(n)
 	t.changed.drop(n.at().path(), n)
+}
+
+// unlink removes a name that is no directory.
+func (c *naming) unlink(ctx context.Context, dir, name string) error {
+	if c.inodes.specials.Drop(dir, name) != nil {
+		return nil
+	}
+	return c.space.Unlink(ctx, dir, name)
+}
+
+// rmdir removes a directory, in which nothing must be.
+func (c *naming) rmdir(ctx context.Context, dir, name string) error {
+	switch {
+	case c.inodes.specials.Get(dir, name) != nil:
+		return syscall.ENOTDIR
+	case c.inodes.specials.Any(names.Join(dir, name)):
+		return syscall.ENOTEMPTY
+	}
+	return c.space.Rmdir(ctx, dir, name)
 }

@@ -2,6 +2,8 @@ package fs
 
 import (
 	"context"
+	"errors"
+	iofs "io/fs"
 	"syscall"
 	"time"
 
@@ -9,13 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/measures"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/manifest"
 )
 
 // Rename answers the request of that name.
 func (c *naming) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newName string) (status fuse.Status) {
 	start := time.Now()
-	defer func() { c.reports.metrics.done(opRename, start, status) }()
+	defer func() { c.reports.metrics.Done(measures.Rename, start, status) }()
 	from, status := c.changing(in.NodeId, oldName)
 	if from == nil {
 		return status
@@ -31,7 +35,7 @@ func (c *naming) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newN
 		return c.reports.refuse("rename "+oldName, from, err)
 	}
 	var victim *inode
-	var over *entry
+	var over *names.Entry
 	if there, _, err := c.inodes.lookup(ctx, to, newName); err == nil {
 		over, victim = &there, c.inodes.known(to, &there)
 		c.keeps.keep(ctx, victim)
@@ -43,11 +47,11 @@ func (c *naming) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newN
 	switch {
 	case in.Flags&^unix.RENAME_NOREPLACE != 0:
 		err = syscall.EINVAL
-	case local(e.Kind):
+	case names.IsLocal(e.Kind):
 		err = c.renameSpecial(ctx, from, to, &e, over, newName, in.Flags, victim)
-	case over != nil && local(over.Kind) && in.Flags&unix.RENAME_NOREPLACE != 0:
+	case over != nil && names.IsLocal(over.Kind) && in.Flags&unix.RENAME_NOREPLACE != 0:
 		err = syscall.EEXIST
-	case over != nil && local(over.Kind) && e.Kind == manifest.Directory:
+	case over != nil && names.IsLocal(over.Kind) && e.Kind == manifest.Directory:
 		err = syscall.ENOTDIR
 	case e.Kind == manifest.Directory:
 		err = c.renameDirectory(ctx, from, to, oldName, newName, in.Flags, victim)
@@ -57,8 +61,8 @@ func (c *naming) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newN
 	if err != nil {
 		return c.reports.refuse("rename "+oldName+" to "+newName, from, err)
 	}
-	from.tree.touch()
-	to.tree.touch()
+	from.tree.Touch()
+	to.tree.Touch()
 	c.inodes.times.entries(from, 0)
 	if to != from {
 		c.inodes.times.entries(to, 0)
@@ -70,9 +74,9 @@ func (c *naming) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, newN
 func (c *naming) renameDirectory(ctx context.Context, from, to *inode, oldName, newName string, flags uint32, victim *inode) error {
 	c.moves.Lock()
 	defer c.moves.Unlock()
-	path, now := join(from.dirPath(), oldName), join(to.dirPath(), newName)
+	path, now := names.Join(from.dirPath(), oldName), names.Join(to.dirPath(), newName)
 	defer c.moves.Begins(path, now)()
-	if path != now && c.inodes.specials.any(now) {
+	if path != now && c.inodes.specials.Any(now) {
 		return syscall.ENOTEMPTY
 	}
 	if _, err := c.space.Rename(ctx, from.dirPath(), oldName, to.dirPath(), newName, flags); err != nil {
@@ -91,7 +95,7 @@ func (c *naming) renameDirectory(ctx context.Context, from, to *inode, oldName, 
 }
 
 // renameFile renames what is no directory: it is a file of the space from then on.
-func (c *naming) renameFile(ctx context.Context, from, to *inode, e *entry, newName string, flags uint32, victim *inode) error {
+func (c *naming) renameFile(ctx context.Context, from, to *inode, e *names.Entry, newName string, flags uint32, victim *inode) error {
 	c.moves.RLock()
 	defer c.moves.RUnlock()
 	n := c.inodes.known(from, e)
@@ -106,7 +110,7 @@ func (c *naming) renameFile(ctx context.Context, from, to *inode, e *entry, newN
 		return nil // onto itself
 	}
 	c.inodes.left(victim)
-	c.inodes.specials.drop(to.dirPath(), newName)
+	c.inodes.specials.Drop(to.dirPath(), newName)
 	if file == nil {
 		return nil
 	}
@@ -116,5 +120,32 @@ func (c *naming) renameFile(ctx context.Context, from, to *inode, e *entry, newN
 		c.inodes.bind(n, file)
 	}
 	file.MarkChanged(c.inodes.times.now())
+	return nil
+}
+
+// renameSpecial renames a fifo or a socket. What it replaces is removed: a crash between
+// leaves nothing under the name, as it leaves no special.
+func (c *naming) renameSpecial(ctx context.Context, from, to *inode, e, there *names.Entry, newName string, flags uint32, victim *inode) error {
+	c.moves.RLock()
+	defer c.moves.RUnlock()
+	switch {
+	case there == nil:
+	case flags&unix.RENAME_NOREPLACE != 0:
+		return syscall.EEXIST
+	case from == to && e.Name == newName:
+		return nil
+	case there.Kind == manifest.Directory:
+		return syscall.EISDIR
+	case !names.IsLocal(there.Kind):
+		if err := c.space.Unlink(ctx, to.dirPath(), newName); err != nil && !errors.Is(err, iofs.ErrNotExist) {
+			return err
+		}
+	}
+	n := c.inodes.known(from, e)
+	c.inodes.left(victim)
+	c.inodes.specials.Rename(from.dirPath(), e.Name, to.dirPath(), newName)
+	if n != nil {
+		n.where.Store(&place{parent: to.id, dir: to.dirPath(), name: newName})
+	}
 	return nil
 }

@@ -6,6 +6,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/time/rate"
+
+	"github.com/pailfs/pailfs/fs/internal/errnos"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 )
 
 // reports tell people what happened: log, metrics and status.
@@ -13,14 +16,14 @@ type reports struct {
 	log *slog.Logger
 	// logs bounds how many failures are logged.
 	logs     *rate.Limiter
-	counters counters
-	metrics  *metrics
+	counters measures.Counters
+	metrics  *measures.Metrics
 }
 
 // fail logs an error that is ours or the store's and returns its status.
 func (p *reports) fail(doing string, n *inode, errno syscall.Errno, err error) fuse.Status {
-	if ours(errno) {
-		p.counters.errors.Add(1)
+	if errnos.Ours(errno) {
+		p.counters.Errors.Add(1)
 		if p.logs.Allow() {
 			p.log.Warn("request failed", "doing", doing, "path", n.path(), "key", n.object.Key, "etag", n.object.ETag,
 				"errno", errno.Error(), "err", err)
@@ -32,8 +35,8 @@ func (p *reports) fail(doing string, n *inode, errno syscall.Errno, err error) f
 // refuse returns the status of an error met while changing something, and logs what
 // is ours, the disk's or the store's.
 func (p *reports) refuse(doing string, n *inode, err error) fuse.Status {
-	errno := changeErrno(err)
-	if refused(errno) {
+	errno := errnos.OfChange(err)
+	if errnos.Refused(errno) {
 		return fuse.Status(errno)
 	}
 	return p.fail(doing, n, errno, err)
@@ -41,7 +44,7 @@ func (p *reports) refuse(doing string, n *inode, err error) fuse.Status {
 
 // panicked answers a request whose handling panicked.
 func (p *reports) panicked(v any, stack []byte) fuse.Status {
-	p.counters.errors.Add(1)
+	p.counters.Errors.Add(1)
 	p.log.Error("panic while answering a request", "panic", v, "stack", string(stack))
 	return fuse.EIO
 }

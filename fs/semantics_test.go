@@ -11,7 +11,7 @@ import (
 // TestEveryClaimHasItsTest compares SEMANTICS.md with the tests that exist.
 func TestEveryClaimHasItsTest(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"*_test.go", "writeback/*_test.go", "writeback/internal/*/*_test.go", "../manifest/attributes/*_test.go", "../cmd/pailfs/systemtest/*_test.go", "../cmd/pailfs/internal/mountpoint/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "internal/*/*_test.go", "writeback/*_test.go", "writeback/internal/*/*_test.go", "../manifest/attributes/*_test.go", "../cmd/pailfs/systemtest/*_test.go", "../cmd/pailfs/internal/mountpoint/*_test.go"} {
 		found, err := filepath.Glob(pattern)
 		must(t, err)
 		files = append(files, found...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -29,7 +30,7 @@ type attrs struct {
 // time of modification, as with the mount option noatime.
 func (a *attrs) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) (status fuse.Status) {
 	start := time.Now()
-	defer func() { a.reports.metrics.done(opSetattr, start, status) }()
+	defer func() { a.reports.metrics.Done(measures.Setattr, start, status) }()
 	if a.space == nil {
 		return fuse.EROFS
 	}
@@ -41,7 +42,7 @@ func (a *attrs) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	defer ctx.End()
 	var err error
 	if n.special != nil {
-		err = n.special.set(in, a.inodes.specials.now())
+		err = n.special.Set(in, a.inodes.specials.Now())
 	} else if err = a.setSize(ctx, n, in); err == nil {
 		err = a.setAttributes(ctx, n, in)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/pailfs/pailfs/fs/internal/listing"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -23,7 +25,7 @@ type Shown struct {
 	// program uses it. Whoever has it open, or works in it, keeps it.
 	ID uint64
 
-	entry entry
+	entry names.Entry
 }
 
 // Names are what a mount shows by path, to the daemon itself: nobody's rights are asked.
@@ -35,7 +37,7 @@ func (m *Mounted) Names() Names { return Names{m.fs} }
 // Root returns the mount's root.
 func (n Names) Root() Shown {
 	root := n.fs.inodes.nodes.get(rootID)
-	return n.fs.inodes.show(root, &entry{Entry: manifest.Entry{Kind: manifest.Directory}})
+	return n.fs.inodes.show(root, &names.Entry{Entry: manifest.Entry{Kind: manifest.Directory}})
 }
 
 // Lookup returns what name is in the directory at the path dir. What does not exist is
@@ -76,26 +78,26 @@ func (n Names) Moment() uint64 { return n.fs.inodes.moves.Now() }
 func (n Names) Renamed(dir string, since uint64) bool { return n.fs.inodes.moves.Touched(dir, since) }
 
 // showAt returns the entry e of the directory at the path dir.
-func (t *inodes) showAt(dir string, e *entry) Shown {
+func (t *inodes) showAt(dir string, e *names.Entry) Shown {
 	if e.Kind == manifest.Directory {
-		if known := t.directory(join(dir, e.Name)); known != nil {
+		if known := t.directory(names.Join(dir, e.Name)); known != nil {
 			return t.show(known, e)
 		}
 	}
-	n := newInode(&inode{tree: newDirectory(dir)}, e)
-	if local(e.Kind) {
-		n.special = t.specials.get(dir, e.Name)
+	n := newInode(&inode{tree: listing.New(dir)}, e)
+	if names.IsLocal(e.Kind) {
+		n.special = t.specials.Get(dir, e.Name)
 	}
 	return t.show(n, e)
 }
 
 // show returns e, which is n, with the attributes that programs see.
-func (t *inodes) show(n *inode, e *entry) Shown {
+func (t *inodes) show(n *inode, e *names.Entry) Shown {
 	var a fuse.Attr
 	t.attr(n, &a)
-	s := Shown{Entry: e.Entry, Mode: a.Mode & permissions, UID: a.Uid, GID: a.Gid, entry: *e}
+	s := Shown{Entry: e.Entry, Mode: a.Mode & names.Permissions, UID: a.Uid, GID: a.Gid, entry: *e}
 	switch {
-	case local(e.Kind): // it has neither bytes nor an object
+	case names.IsLocal(e.Kind): // it has neither bytes nor an object
 		s.Object = oss.Object{}
 	case e.Kind == manifest.Directory:
 		s.ID = n.met

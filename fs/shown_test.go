@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -25,8 +26,8 @@ func TestFifosAndSocketsAreShownAsProgramsSeeThem(t *testing.T) {
 		var st unix.Stat_t
 		must(t, unix.Lstat(s.path("dir/"+listed.Name), &st))
 		for _, shown := range []Shown{listed, found} {
-			if shown.Mode != st.Mode&permissions || shown.UID != st.Uid || shown.GID != st.Gid || shown.Object != (oss.Object{}) || shown.Staged {
-				t.Errorf("%s is shown as %+v, lstat says mode %o, %d:%d", listed.Name, shown, st.Mode&permissions, st.Uid, st.Gid)
+			if shown.Mode != st.Mode&names.Permissions || shown.UID != st.Uid || shown.GID != st.Gid || shown.Object != (oss.Object{}) || shown.Staged {
+				t.Errorf("%s is shown as %+v, lstat says mode %o, %d:%d", listed.Name, shown, st.Mode&names.Permissions, st.Uid, st.Gid)
 			}
 		}
 	}

@@ -6,14 +6,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-
-	"github.com/pailfs/pailfs/fs/writeback"
 )
 
 // specialsSite is a mount on which a fifo and a socket, which listens, are in a directory.
@@ -170,7 +167,7 @@ func TestFifosAreListedAmongManyNames(t *testing.T) {
 		next, err := getdents(fd, make([]byte, 500))
 		must(t, err)
 		if len(next) == 0 || next[0].Name != whole[i+1].Name {
-			t.Errorf("after %q comes %q, want %q", e.Name, names(next), whole[i+1].Name)
+			t.Errorf("after %q comes %q, want %q", e.Name, namesIn(next), whole[i+1].Name)
 		}
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -220,62 +217,6 @@ func readRegular(path string) ([]byte, error) {
 		return nil, errors.Join(err, errDiffers)
 	}
 	return os.ReadFile(path)
-}
-
-// fill makes fifos of a user until it may make no more, and returns how many, and why no more.
-func (l *specials) fill(uid uint32) (made int, err error) {
-	for ; err == nil; made++ {
-		_, err = l.make(strconv.FormatUint(uint64(uid), 10), strconv.Itoa(made), fifoKind, writeback.CreateOptions{UID: uid})
-	}
-	return made - 1, err
-}
-
-// TestSpecialsHaveABound: names that are only in memory cannot take all of it, and one user
-// cannot have all of them.
-func TestSpecialsHaveABound(t *testing.T) {
-	l := specials{clock: func() int64 { return 0 }}
-	all := 0
-	for _, u := range []struct {
-		uid   uint32
-		most  int
-		errno error
-	}{
-		{2001, specialsMost * 3 / 8, unix.EDQUOT},
-		{2002, specialsMost * 3 / 16, unix.EDQUOT},
-		{0, specialsMost * 7 / 16, unix.ENOSPC},
-	} {
-		made, err := l.fill(u.uid)
-		if all += made; made != u.most || !errors.Is(err, u.errno) {
-			t.Errorf("user %d made %d, want %d, and then %v", u.uid, made, u.most, err)
-		}
-	}
-	if all != specialsMost {
-		t.Errorf("there are %d, want %d", all, specialsMost)
-	}
-	// What is removed or replaced is given back to who made it; a rename alone is not. Of
-	// root's nothing is left to others.
-	l.drop("2002", "0")
-	l.rename("2002", "1", "2002", "2")
-	l.rename("2002", "3", "elsewhere", "3")
-	if made, err := l.fill(2002); made != 2 || !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("%d more after two went, then %v", made, err)
-	}
-}
-
-// TestWhoMadeASpecialIsCharged: not who owns it later.
-func TestWhoMadeASpecialIsCharged(t *testing.T) {
-	l := specials{clock: func() int64 { return 0 }}
-	s, err := l.make("dir", "name", socketKind, writeback.CreateOptions{UID: 2001})
-	must(t, err)
-	s.mu.uid = 2002
-	if made, _ := l.fill(2001); made != specialsMost*3/8-1 {
-		t.Errorf("its maker made %d more", made)
-	}
-	if l.drop("dir", "name") != s {
-		t.Error("it was not there")
-	}
-	_, err = l.make("dir", "again", fifoKind, writeback.CreateOptions{UID: 2001})
-	must(t, err)
 }
 
 // TestAttributesOfAFifoAreKeptWithoutMetadata: a mount that keeps no attributes in the

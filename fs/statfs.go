@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/pailfs/pailfs/fs/internal/errnos"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 )
 
 // blockSize is the unit of statfs. It is not a hint for the size of reads, which
@@ -23,7 +26,7 @@ func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.Statf
 		if err != nil {
 			// Programs ask statfs whether the mount lives, and it does. Nothing can be
 			// written.
-			f.reports.fail("statfs", f.inodes.nodes.get(rootID), changeErrno(err), err)
+			f.reports.fail("statfs", f.inodes.nodes.get(rootID), errnos.OfChange(err), err)
 			free = 0
 		} else {
 			blocks, free = uint64(size)/blockSize, uint64(room)/blockSize
@@ -34,6 +37,6 @@ func (f *filesystem) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.Statf
 		Files: blocks, Ffree: free,
 		Bsize: blockSize, Frsize: blockSize, NameLen: nameMax,
 	}
-	f.reports.metrics.done(opStatfs, start, fuse.OK)
+	f.reports.metrics.Done(measures.Statfs, start, fuse.OK)
 	return fuse.OK
 }

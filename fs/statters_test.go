@@ -34,7 +34,7 @@ func (w *walker) visit(dir string, files int, stat bool) int64 {
 		if len(some) == 0 {
 			break
 		}
-		found = append(found, names(some)...)
+		found = append(found, namesIn(some)...)
 	}
 	if len(found) != files {
 		w.t.Fatalf("%s: %d names, want %d", dir, len(found), files)

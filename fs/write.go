@@ -10,6 +10,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/errnos"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
@@ -31,7 +33,7 @@ func (w *writePath) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte)
 // come here.
 func (w *writePath) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (written uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { w.reports.metrics.done(opWrite, start, status) }()
+	defer func() { w.reports.metrics.Done(measures.Write, start, status) }()
 	if w.space == nil {
 		return 0, fuse.EROFS
 	}
@@ -41,7 +43,7 @@ func (w *writePath) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]by
 	}
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
-	w.reports.counters.writes.Add(1)
+	w.reports.counters.Writes.Add(1)
 	if in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
 		if err := w.dropPrivileges(ctx, open.node, &in.Caller); err != nil {
 			return 0, w.reports.refuse("write", open.node, err)
@@ -50,7 +52,7 @@ func (w *writePath) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]by
 	for _, p := range data {
 		n, err := open.handle.WriteAt(ctx, p, int64(in.Offset)+int64(written))
 		written += uint32(n)
-		w.reports.counters.writtenBytes.Add(int64(n))
+		w.reports.counters.WrittenBytes.Add(int64(n))
 		if err != nil {
 			if written > 0 {
 				return written, fuse.OK // the next write meets it again
@@ -66,10 +68,10 @@ func (w *writePath) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]by
 func (w *writePath) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
 	start := time.Now()
 	if w.space == nil {
-		w.reports.metrics.done(opFlush, start, fuse.OK)
+		w.reports.metrics.Done(measures.Flush, start, fuse.OK)
 		return fuse.ENOSYS
 	}
-	defer func() { w.reports.metrics.done(opFlush, start, status) }()
+	defer func() { w.reports.metrics.Done(measures.Flush, start, status) }()
 	open := w.handles.Get(in.Fh)
 	if open == nil {
 		return fuse.OK // it was only read
@@ -88,7 +90,7 @@ func (w *writePath) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) (status fuse
 		return fuse.ENOSYS
 	}
 	start := time.Now()
-	defer func() { w.reports.metrics.done(opFsync, start, status) }()
+	defer func() { w.reports.metrics.Done(measures.Fsync, start, status) }()
 	ctx := callers.NewRequest(&in.Caller, cancel)
 	defer ctx.End()
 	n := w.inodes.nodes.get(in.NodeId)
@@ -132,7 +134,7 @@ func (w *writePath) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) (status f
 		return fuse.ENOSYS
 	}
 	start := time.Now()
-	defer func() { w.reports.metrics.done(opFsync, start, status) }()
+	defer func() { w.reports.metrics.Done(measures.Fsync, start, status) }()
 	n := w.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(estale)
@@ -148,7 +150,7 @@ func (w *writePath) FsyncDir(cancel <-chan struct{}, in *fuse.FsyncIn) (status f
 // Fallocate answers the request of that name.
 func (w *writePath) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) (status fuse.Status) {
 	start := time.Now()
-	defer func() { w.reports.metrics.done(opWrite, start, status) }()
+	defer func() { w.reports.metrics.Done(measures.Write, start, status) }()
 	if w.space == nil {
 		return fuse.EROFS
 	}
@@ -174,7 +176,7 @@ const (
 // CopyFileRange answers the request of that name.
 func (w *writePath) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (copied uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { w.reports.metrics.done(opCopy, start, status) }()
+	defer func() { w.reports.metrics.Done(measures.Copy, start, status) }()
 	if w.space == nil {
 		return 0, fuse.EROFS
 	}
@@ -217,7 +219,7 @@ func (r *readPath) readInto(ctx context.Context, n *inode, p []byte, off int64) 
 		}
 		version, _ := n.version()
 		read, err := r.readObject(ctx, version, p, off)
-		if err == nil || versionErrno(err) != syscall.ESTALE {
+		if err == nil || errnos.OfVersion(err) != syscall.ESTALE {
 			return read, err
 		}
 		if now, staged := n.version(); !staged && now == version {

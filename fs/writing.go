@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -26,7 +27,7 @@ func writing(caller *callers.Rights, n *inode) bool {
 // what it has before. Whoever may write takes the bits away by that, but by
 // chown(-1, -1) none but the owner.
 func losesPrivileges(n *inode, in *fuse.SetAttrIn, change *writeback.SetAttr, now *fuse.Attr) error {
-	mode := now.Mode & permissions
+	mode := now.Mode & names.Permissions
 	if n.kind != manifest.File || mode&callers.SetIDs == 0 || in.Valid&fuse.FATTR_KILL_SUIDGID == 0 && !callers.AsksNothing(in) {
 		return nil
 	}

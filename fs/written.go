@@ -1,57 +1,17 @@
 package fs
 
 import (
-	"context"
 	"sync"
 
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
 
-// entry is a name as the mount shows it, with the file that it became if it was
-// changed here.
-type entry = writeback.Entry
-
-// view is what a mount shows: a tree, with what was changed here laid over it.
-type view interface {
-	Lookup(ctx context.Context, dir, name string) (entry, manifest.Validity, error)
-	ReadDir(ctx context.Context, dir, after string, limit int) ([]entry, manifest.Validity, error)
-	ReadLink(ctx context.Context, e entry) (string, error)
-}
-
-var (
-	_ view = treeNames{}
-	_ view = (*writeback.Space)(nil)
-)
-
-// treeNames are the names of a mount that cannot be written.
-type treeNames struct{ manifest.Tree }
-
-// Lookup implements view.
-func (t treeNames) Lookup(ctx context.Context, dir, name string) (entry, manifest.Validity, error) {
-	e, valid, err := t.Tree.Lookup(ctx, dir, name)
-	return entry{Entry: e}, valid, err
-}
-
-// ReadDir implements view.
-func (t treeNames) ReadDir(ctx context.Context, dir, after string, limit int) ([]entry, manifest.Validity, error) {
-	page, valid, err := t.Tree.ReadDir(ctx, dir, after, limit)
-	entries := make([]entry, len(page))
-	for i := range page {
-		entries[i].Entry = page[i]
-	}
-	return entries, valid, err
-}
-
-// ReadLink implements view.
-func (t treeNames) ReadLink(ctx context.Context, e entry) (string, error) {
-	return t.Tree.ReadLink(ctx, e.Entry)
-}
-
 // entryNumber is the inode number of an entry of dir. A file that was changed here
 // keeps that of the object that it was made from.
-func entryNumber(dir string, e *entry) uint64 {
+func entryNumber(dir string, e *names.Entry) uint64 {
 	if e.File == nil {
 		return inodeNumber(e.Kind, dir, e.Name, &e.Object)
 	}
@@ -129,10 +89,10 @@ func (b *byPath) drop(path string, n *inode) {
 }
 
 // node returns the inode of an entry of dir, with a reference of the kernel's.
-func (t *inodes) node(dir *inode, e *entry) *inode {
+func (t *inodes) node(dir *inode, e *names.Entry) *inode {
 	want := newInode(dir, e)
-	if local(e.Kind) {
-		want.special = t.specials.get(want.at().dir, e.Name)
+	if names.IsLocal(e.Kind) {
+		want.special = t.specials.Get(want.at().dir, e.Name)
 	}
 	if t.numbered != nil {
 		want.id = nameNumber(e.Kind, want.at().dir, e.Name)
@@ -160,13 +120,13 @@ func (t *inodes) acquire(want *inode) *inode {
 }
 
 // number is the inode number that an entry of dir has, or will have.
-func (t *inodes) number(dir *inode, e *entry) uint64 {
+func (t *inodes) number(dir *inode, e *names.Entry) uint64 {
 	path := dir.dirPath()
 	if t.numbered != nil {
 		return nameNumber(e.Kind, path, e.Name)
 	}
 	if t.space != nil {
-		if n := t.changed.get(join(path, e.Name)); n != nil && n.kind == e.Kind && (e.File == n.file.Load() || e.File == nil && n.same(newInode(dir, e))) {
+		if n := t.changed.get(names.Join(path, e.Name)); n != nil && n.kind == e.Kind && (e.File == n.file.Load() || e.File == nil && n.same(newInode(dir, e))) {
 			return n.id
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/measures"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -28,7 +29,7 @@ const (
 // supported at all, which the tools that ask for them remember.
 func (a *attrs) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (size uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { a.reports.metrics.done(opGetxattr, start, status) }()
+	defer func() { a.reports.metrics.Done(measures.Getxattr, start, status) }()
 	n := a.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return 0, fuse.Status(estale)
@@ -51,7 +52,7 @@ func (a *attrs) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest
 // ListXAttr answers the request of that name.
 func (a *attrs) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (size uint32, status fuse.Status) {
 	start := time.Now()
-	defer func() { a.reports.metrics.done(opListxattr, start, status) }()
+	defer func() { a.reports.metrics.Done(measures.Listxattr, start, status) }()
 	n := a.inodes.nodes.get(in.NodeId)
 	if n == nil {
 		return 0, fuse.Status(estale)
@@ -118,7 +119,7 @@ func (a *attrs) keptXAttrs(n *inode) string {
 // SetXAttr answers the request of that name.
 func (a *attrs) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
 	start := time.Now()
-	defer func() { a.reports.metrics.done(opSetxattr, start, status) }()
+	defer func() { a.reports.metrics.Done(measures.Setxattr, start, status) }()
 	return a.changeXAttr(cancel, &in.InHeader, "setxattr", &writeback.SetXAttr{
 		Name: name, Value: bytes.Clone(value), Create: in.Flags&unix.XATTR_CREATE != 0, Replace: in.Flags&unix.XATTR_REPLACE != 0,
 	})
@@ -127,7 +128,7 @@ func (a *attrs) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name strin
 // RemoveXAttr answers the request of that name.
 func (a *attrs) RemoveXAttr(cancel <-chan struct{}, in *fuse.InHeader, name string) (status fuse.Status) {
 	start := time.Now()
-	defer func() { a.reports.metrics.done(opRemovexattr, start, status) }()
+	defer func() { a.reports.metrics.Done(measures.Removexattr, start, status) }()
 	return a.changeXAttr(cancel, in, "removexattr", &writeback.SetXAttr{Name: name, Remove: true})
 }
 

@@ -1,4 +1,4 @@
-package fs
+package listing
 
 import (
 	"container/list"
@@ -13,39 +13,39 @@ const (
 	cursorsEach = 8
 )
 
-// cursorKeeper bounds what is kept of listings that nobody reads. The kernel keeps
+// Cursors bounds what is kept of listings that nobody reads. The kernel keeps
 // entries of a directory with their offsets when it is closed, and goes on from one
 // of them when it is opened again. So the cursors behind the offsets must be there
 // for as long as the kernel is let to keep those: counted from the start, a
 // position means another entry once one before it has gone.
-type cursorKeeper struct {
+type Cursors struct {
 	mu struct {
 		sync.Mutex
 		order list.List // of keptCursors, the longest unused first
-		at    map[*directory]*list.Element
+		at    map[*Directory]*list.Element
 		total int
 	}
 }
 
 type keptCursors struct {
-	dir  *directory
+	dir  *Directory
 	cost int
 }
 
-// closed notes that d was closed, and lets go of what was closed long ago if there
+// Closed notes that d was closed, and lets go of what was closed long ago if there
 // is too much.
-func (k *cursorKeeper) closed(d *directory) {
-	cost := d.cursors() + cursorsEach
+func (k *Cursors) Closed(d *Directory) {
+	cost := d.Cursors() + cursorsEach
 	k.mu.Lock()
 	if e := k.mu.at[d]; e != nil {
 		k.removeLocked(e)
 	}
 	if k.mu.at == nil {
-		k.mu.at = make(map[*directory]*list.Element)
+		k.mu.at = make(map[*Directory]*list.Element)
 	}
 	k.mu.at[d] = k.mu.order.PushBack(keptCursors{d, cost})
 	k.mu.total += cost
-	var old []*directory
+	var old []*Directory
 	for k.mu.total > cursorsMost {
 		old = append(old, k.removeLocked(k.mu.order.Front()))
 	}
@@ -55,8 +55,8 @@ func (k *cursorKeeper) closed(d *directory) {
 	}
 }
 
-// forgotten notes that the kernel has forgotten d.
-func (k *cursorKeeper) forgotten(d *directory) {
+// Forgotten notes that the kernel has forgotten d.
+func (k *Cursors) Forgotten(d *Directory) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.mu.at[d]; e != nil {
@@ -64,26 +64,26 @@ func (k *cursorKeeper) forgotten(d *directory) {
 	}
 }
 
-func (k *cursorKeeper) removeLocked(e *list.Element) *directory {
+func (k *Cursors) removeLocked(e *list.Element) *Directory {
 	v := k.mu.order.Remove(e).(keptCursors)
 	delete(k.mu.at, v.dir)
 	k.mu.total -= v.cost
 	return v.dir
 }
 
-// cursors returns how many cursors the listing of new readers has.
-func (d *directory) cursors() int {
+// Cursors returns how many cursors the listing of new readers has.
+func (d *Directory) Cursors() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mu.current == nil {
 		return 0
 	}
-	return d.mu.current.length()
+	return d.mu.current.Length()
 }
 
 // dropCursors lets go of the cursors unless somebody reads. What the kernel has
 // cached is of no use then: its offsets lead nowhere.
-func (d *directory) dropCursors() {
+func (d *Directory) dropCursors() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mu.current != nil && d.mu.current.open == 0 {

@@ -1,4 +1,4 @@
-package fs
+package errnos
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
-// errnoTable says what an error becomes for the program that caused it: in the
+// Table says what an error becomes for the program that caused it: in the
 // column name when a name was asked for, in the column version when the bytes of
 // a version that the program holds were. The first row that matches counts. What
 // matches none is EIO.
@@ -17,8 +17,8 @@ import (
 // ESTALE for a version that is gone makes open(2) look the name up again, inside
 // the kernel. ETIMEDOUT rather than EIO tells a store out of reach from content
 // that is damaged: the former may pass.
-var errnoTable = []struct {
-	err           error
+var Table = []struct {
+	Err           error
 	name, version syscall.Errno
 }{
 	{context.Canceled, syscall.EINTR, syscall.EINTR},
@@ -35,31 +35,31 @@ var errnoTable = []struct {
 	{oss.ErrInvalid, syscall.EIO, syscall.EIO},
 }
 
-// nameErrno returns the errno for an error met while looking for a name.
-func nameErrno(err error) syscall.Errno {
-	for _, row := range errnoTable {
-		if matches(err, row.err) {
+// OfName returns the errno for an error met while looking for a name.
+func OfName(err error) syscall.Errno {
+	for _, row := range Table {
+		if Matches(err, row.Err) {
 			return row.name
 		}
 	}
 	return syscall.EIO
 }
 
-// versionErrno returns the errno for an error met while reading a version.
-func versionErrno(err error) syscall.Errno {
-	for _, row := range errnoTable {
-		if matches(err, row.err) {
+// OfVersion returns the errno for an error met while reading a version.
+func OfVersion(err error) syscall.Errno {
+	for _, row := range Table {
+		if Matches(err, row.Err) {
 			return row.version
 		}
 	}
 	return syscall.EIO
 }
 
-// changeErrno returns the errno for an error met while changing something. What the
+// OfChange returns the errno for an error met while changing something. What the
 // space refuses says itself what it is to the program.
-func changeErrno(err error) syscall.Errno {
-	for _, row := range errnoTable {
-		if matches(err, row.err) {
+func OfChange(err error) syscall.Errno {
+	for _, row := range Table {
+		if Matches(err, row.Err) {
 			return row.name
 		}
 	}
@@ -72,9 +72,9 @@ func changeErrno(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// refused reports whether errno says that what a program asked for cannot be, which
+// Refused reports whether errno says that what a program asked for cannot be, which
 // is its own affair.
-func refused(errno syscall.Errno) bool {
+func Refused(errno syscall.Errno) bool {
 	switch errno {
 	case syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EACCES, syscall.ETIMEDOUT, syscall.EROFS:
 		return false
@@ -82,9 +82,9 @@ func refused(errno syscall.Errno) bool {
 	return true
 }
 
-// matches is [errors.Is], except that an ENOENT of the cache's own disk does not
+// Matches is [errors.Is], except that an ENOENT of the cache's own disk does not
 // say that a name of the mount does not exist, nor its EACCES that one is refused.
-func matches(err, kind error) bool {
+func Matches(err, kind error) bool {
 	if !errors.Is(err, kind) {
 		return false
 	}
@@ -92,9 +92,9 @@ func matches(err, kind error) bool {
 	return !ofSystem || !errors.Is(kind, iofs.ErrNotExist) && !errors.Is(kind, iofs.ErrPermission)
 }
 
-// ours reports whether errno says that something is wrong with us or the store,
+// Ours reports whether errno says that something is wrong with us or the store,
 // which belongs in the log, rather than with the name or the caller.
-func ours(errno syscall.Errno) bool {
+func Ours(errno syscall.Errno) bool {
 	switch errno {
 	case syscall.EINTR, syscall.ENOENT, syscall.ESTALE:
 		return false

@@ -1,4 +1,4 @@
-package fs
+package listing
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/fs/internal/seeks"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -16,9 +17,9 @@ import (
 // pageEntries is how many entries are asked of the tree at once.
 const pageEntries = 1024
 
-// soughtPage is how many times as many entries are asked of the tree as a reader gets that
+// SoughtPage is how many times as many entries are asked of the tree as a reader gets that
 // came by seekdir(3): such readers often go on to a position nearby.
-const soughtPage = 4
+const SoughtPage = 4
 
 // An offset in a directory is the number of a listing and a position in it: 0 is
 // the start, 1 is after ".", 2 after "..", and 2+i after the i-th entry. The
@@ -26,7 +27,7 @@ const soughtPage = 4
 // directory, so they must mean the same to all of them.
 const (
 	positionBits = 40
-	dotEntries   = 2
+	DotEntries   = 2
 	lastNumber   = 1<<(63-positionBits) - 1
 
 	// oldListings is how many listings before the last are kept for readers who may
@@ -34,7 +35,8 @@ const (
 	oldListings = 4
 )
 
-func packOffset(number uint64, position int) uint64 {
+// PackOffset returns the offset of a position in the listing with a number.
+func PackOffset(number uint64, position int) uint64 {
 	if position == 0 {
 		return 0
 	}
@@ -45,12 +47,13 @@ func unpackOffset(off uint64) (number uint64, position int) {
 	return off >> positionBits, int(off & (1<<positionBits - 1))
 }
 
-// listing numbers the entries of a directory as they were seen from its start,
+// Listing numbers the entries of a directory as they were seen from its start,
 // so that a position can be found again while names come and go.
-type listing struct {
-	number uint64
+type Listing struct {
+	// Number is in the offsets that lead here.
+	Number uint64
 	// open counts the open directories that use the listing; guarded by
-	// directory.mu.
+	// Directory.mu.
 	open int
 	// touches is that of the directory when the listing was begun.
 	touches uint64
@@ -68,18 +71,18 @@ type listing struct {
 }
 
 // expired reports whether the listing may not be shown to a new reader.
-func (l *listing) expired(now time.Time) bool {
-	t := l.expiry()
+func (l *Listing) expired(now time.Time) bool {
+	t := l.Expiry()
 	return !t.IsZero() && !now.Before(t)
 }
 
 // record notes the entries that follow position in the tree's answer. It reports
 // whether they continue what was seen before; if not, the directory has changed
 // and the numbers would lie.
-func (l *listing) record(position int, entries []entry, valid manifest.Validity) bool {
+func (l *Listing) record(position int, entries []names.Entry, valid manifest.Validity) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := position - dotEntries
+	first := position - DotEntries
 	for i, e := range entries {
 		switch at := first + i; {
 		case at == len(l.mu.cursors):
@@ -100,14 +103,14 @@ func (l *listing) record(position int, entries []entry, valid manifest.Validity)
 
 // sum returns what stands for all names, if the listing has them from the start to the end,
 // which was reached.
-func (l *listing) sum() (names uint64, whole bool) {
+func (l *Listing) sum() (names uint64, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.names, l.mu.summed == len(l.mu.cursors)
 }
 
 // expire makes the listing expire at t if it would later.
-func (l *listing) expire(t time.Time) {
+func (l *Listing) expire(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.expires.IsZero() || t.Before(l.mu.expires) {
@@ -115,8 +118,8 @@ func (l *listing) expire(t time.Time) {
 	}
 }
 
-// expiry returns until when the listing may be shown, zero for ever.
-func (l *listing) expiry() time.Time {
+// Expiry returns until when the listing may be shown, zero for ever.
+func (l *Listing) Expiry() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.expires
@@ -124,55 +127,55 @@ func (l *listing) expiry() time.Time {
 
 // cursor returns the cursor that continues at position, if it is known, and else
 // the last known position before it.
-func (l *listing) cursor(position int) (cursor string, at int) {
+func (l *Listing) cursor(position int) (cursor string, at int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := min(position-dotEntries, len(l.mu.cursors))
+	n := min(position-DotEntries, len(l.mu.cursors))
 	if n <= 0 {
-		return "", dotEntries
+		return "", DotEntries
 	}
-	return l.mu.cursors[n-1], n + dotEntries
+	return l.mu.cursors[n-1], n + DotEntries
 }
 
-// length returns how many cursors are known.
-func (l *listing) length() int {
+// Length returns how many cursors are known.
+func (l *Listing) Length() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mu.cursors)
 }
 
 // upTo returns a copy of the cursors before position.
-func (l *listing) upTo(position int) []string {
+func (l *Listing) upTo(position int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.mu.cursors[:min(position-dotEntries, len(l.mu.cursors))])
+	return slices.Clone(l.mu.cursors[:min(position-DotEntries, len(l.mu.cursors))])
 }
 
-// directory is the part of an inode that only directories have.
-type directory struct {
-	// path is where the directory is; a rename changes it.
-	path atomic.Pointer[string]
-	// told says that the kernel may hold names of the directory, or the absence of
+// Directory is the part of an inode that only directories have.
+type Directory struct {
+	// Path is where the directory is; a rename changes it.
+	Path atomic.Pointer[string]
+	// Told says that the kernel may hold names of the directory, or the absence of
 	// some. It is set before the tree is asked.
-	told atomic.Bool
-	// shown says that the kernel may hold the times of the directory. It is set before they
+	Told atomic.Bool
+	// Shown says that the kernel may hold the times of the directory. It is set before they
 	// are looked at.
-	shown atomic.Bool
+	Shown atomic.Bool
 	// renewals counts the generations of names in which the directory changed.
 	renewals atomic.Uint64
 	// touches counts the names that were changed here.
 	touches atomic.Uint64
-	// ends tells readers apart where nobody opens the directory here.
-	ends seeks.Ends
+	// Ends tells readers apart where nobody opens the directory here.
+	Ends seeks.Ends
 	mu   struct {
 		sync.Mutex
 		number uint64
 		// seen is what was listed last, whole: the number of the listing, its names, and
 		// touches; without a number nothing was.
 		seen    struct{ number, names, touches uint64 }
-		current *listing
+		current *Listing
 		// others are listings that an open directory still uses, or may come back to.
-		others map[uint64]*listing
+		others map[uint64]*Listing
 		// changed says that what the kernel has cached is a mixture.
 		changed bool
 		open    int
@@ -180,15 +183,16 @@ type directory struct {
 	}
 }
 
-func newDirectory(path string) *directory {
-	d := &directory{}
-	d.path.Store(&path)
+// New returns the directory at path, of which nothing was read.
+func New(path string) *Directory {
+	d := &Directory{}
+	d.Path.Store(&path)
 	return d
 }
 
-// enter returns the listing for a reader at the start of the directory, and
+// Enter returns the listing for a reader at the start of the directory, and
 // whether what the kernel has cached belongs to it.
-func (d *directory) enter(now time.Time) (l *listing, known bool) {
+func (d *Directory) Enter(now time.Time) (l *Listing, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known = !d.mu.changed
@@ -201,8 +205,8 @@ func (d *directory) enter(now time.Time) (l *listing, known bool) {
 	return d.mu.current, known
 }
 
-// renew makes what was read before go to no new reader: the names have changed.
-func (d *directory) renew() {
+// Renew makes what was read before go to no new reader: the names have changed.
+func (d *Directory) Renew() {
 	d.renewals.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,23 +216,23 @@ func (d *directory) renew() {
 	}
 }
 
-// tell notes that the kernel is about to learn of names.
-func (d *directory) tell() {
-	if !d.told.Load() {
-		d.told.Store(true)
+// Tell notes that the kernel is about to learn of names.
+func (d *Directory) Tell() {
+	if !d.Told.Load() {
+		d.Told.Store(true)
 	}
 }
 
-// show notes that the kernel is about to learn of the times.
-func (d *directory) show() {
-	if !d.shown.Load() {
-		d.shown.Store(true)
+// Show notes that the kernel is about to learn of the times.
+func (d *Directory) Show() {
+	if !d.Shown.Load() {
+		d.Shown.Store(true)
 	}
 }
 
-// leave says that one reader of l has gone. The listing of new readers stays, see
-// cursorKeeper.
-func (d *directory) leave(l *listing) {
+// Leave says that one reader of l has gone. The listing of new readers stays, see
+// Cursors.
+func (d *Directory) Leave(l *Listing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.open--
@@ -237,7 +241,7 @@ func (d *directory) leave(l *listing) {
 
 // pruneLocked drops listings that no reader uses, but for the last few while a
 // directory is open: its reader may have met their offsets in the kernel's cache.
-func (d *directory) pruneLocked() {
+func (d *Directory) pruneLocked() {
 	for number, l := range d.mu.others {
 		if l.open == 0 && (d.mu.open == 0 || d.mu.number-number > oldListings) {
 			delete(d.mu.others, number)
@@ -247,7 +251,7 @@ func (d *directory) pruneLocked() {
 
 // fork returns a new listing that agrees with l before position, for the reader
 // that met a change there. It is what new readers get, and the caller's already.
-func (d *directory) fork(l *listing, position int) *listing {
+func (d *Directory) fork(l *Listing, position int) *Listing {
 	cursors := l.upTo(position)
 	d.mu.Lock()
 	fork := d.nextLocked(cursors)
@@ -255,17 +259,17 @@ func (d *directory) fork(l *listing, position int) *listing {
 	d.replaceLocked(fork)
 	d.mu.changed = true
 	d.mu.Unlock()
-	d.leave(l)
+	d.Leave(l)
 	return fork
 }
 
 // find returns the listing with a number, for a reader that comes with an offset
 // of another's.
-func (d *directory) find(number uint64) (*listing, bool) {
+func (d *Directory) find(number uint64) (*Listing, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l, ok := d.mu.others[number]
-	if d.mu.current != nil && d.mu.current.number == number {
+	if d.mu.current != nil && d.mu.current.Number == number {
 		l, ok = d.mu.current, true
 	}
 	if ok {
@@ -274,27 +278,27 @@ func (d *directory) find(number uint64) (*listing, bool) {
 	return l, ok
 }
 
-func (d *directory) nextLocked(cursors []string) *listing {
+func (d *Directory) nextLocked(cursors []string) *Listing {
 	d.mu.number = d.mu.number%lastNumber + 1
-	l := &listing{number: d.mu.number, touches: d.touches.Load()}
+	l := &Listing{Number: d.mu.number, touches: d.touches.Load()}
 	l.mu.cursors = cursors
 	return l
 }
 
-func (d *directory) replaceLocked(l *listing) {
+func (d *Directory) replaceLocked(l *Listing) {
 	if old := d.mu.current; old != nil && (old.open > 0 || d.mu.open > 0) {
 		if d.mu.others == nil {
-			d.mu.others = make(map[uint64]*listing)
+			d.mu.others = make(map[uint64]*Listing)
 		}
-		d.mu.others[old.number] = old
+		d.mu.others[old.Number] = old
 	}
 	d.mu.current = l
 	d.pruneLocked()
 }
 
-// touch says that a name was changed here: whoever begins to read gets a new
+// Touch says that a name was changed here: whoever begins to read gets a new
 // listing. What the kernel has cached it has dropped by itself.
-func (d *directory) touch() {
+func (d *Directory) Touch() {
 	d.touches.Add(1)
 	d.mu.Lock()
 	current := d.mu.current
@@ -309,7 +313,7 @@ func (d *directory) touch() {
 
 // changedElsewhere reports whether a listing that has come to its end has other names than
 // the one before, which nobody has changed here.
-func (d *directory) changedElsewhere(l *listing) bool {
+func (d *Directory) changedElsewhere(l *Listing) bool {
 	names, whole := l.sum()
 	if !whole || d.touches.Load() != l.touches {
 		return false
@@ -317,22 +321,22 @@ func (d *directory) changedElsewhere(l *listing) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.mu.seen
-	if l.number <= before.number {
+	if l.Number <= before.number {
 		return false
 	}
-	d.mu.seen.number, d.mu.seen.names, d.mu.seen.touches = l.number, names, l.touches
+	d.mu.seen.number, d.mu.seen.names, d.mu.seen.touches = l.Number, names, l.touches
 	return before.number > 0 && before.touches == l.touches && before.names != names
 }
 
-// opened counts one more open directory.
-func (d *directory) opened() {
+// Opened counts one more open directory.
+func (d *Directory) Opened() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.open++
 }
 
-// closed counts one less, and stops the timer with the last.
-func (d *directory) closed() {
+// Closed counts one less, and stops the timer with the last.
+func (d *Directory) Closed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.open--
@@ -346,9 +350,9 @@ func (d *directory) closed() {
 	}
 }
 
-// at makes do run when the listing that readers see expires, if a directory is
+// At makes do run when the listing that readers see expires, if a directory is
 // open then: the kernel would serve rewinddir(3) from its cache for ever.
-func (d *directory) at(expires time.Time, do func()) {
+func (d *Directory) At(expires time.Time, do func()) {
 	if expires.IsZero() {
 		return
 	}
@@ -365,120 +369,120 @@ func (d *directory) at(expires time.Time, do func()) {
 	})
 }
 
-// lister reads a directory entry by entry. It is used under dirHandle.mu.
-type lister struct {
-	tree view
-	dir  *directory
-	list *listing
-	// position is that of the next entry; pending are the entries from there.
-	position int
-	pending  []entry
-	valid    manifest.Validity
+// Reader reads a directory entry by entry. It is used under dirHandle.mu.
+type Reader struct {
+	Tree names.View
+	Dir  *Directory
+	List *Listing
+	// Position is that of the next entry; pending are the entries from there.
+	Position int
+	Pending  []names.Entry
+	Valid    manifest.Validity
 	end      bool
 	// completing asks for attributes while an answer is made that has them; asked is the
 	// position before which it has.
-	completing *completing
+	completing *Completing
 	asked      int
-	// changed says that names were met, or missed, that nobody has made or removed here.
-	changed bool
+	// Changed says that names were met, or missed, that nobody has made or removed here.
+	Changed bool
 	// renewals is that of the directory when pending was read.
 	renewals uint64
 	// page is what was read of the tree last, from position first on: pending is its end.
-	page  []entry
+	page  []names.Entry
 	first int
 	// sought is how many entries the next answer has to a reader that came by seekdir(3),
 	// 0 for as many as fit.
 	sought int
 }
 
-// seek moves to an offset that the kernel has from us.
-func (r *lister) seek(off uint64, now time.Time) {
+// Seek moves to an offset that the kernel has from us.
+func (r *Reader) Seek(off uint64, now time.Time) {
 	number, position := unpackOffset(off)
-	if position == r.position {
-		if position == 0 && !r.list.expired(now) || position > 0 && number == r.list.number {
+	if position == r.Position {
+		if position == 0 && !r.List.expired(now) || position > 0 && number == r.List.Number {
 			return
 		}
 	}
-	r.position, r.pending, r.end, r.sought, r.asked = position, nil, false, seeks.First, 0
+	r.Position, r.Pending, r.end, r.sought, r.asked = position, nil, false, seeks.First, 0
 	switch {
 	case position == 0:
 		r.sought = 0
-		l, _ := r.dir.enter(now)
+		l, _ := r.Dir.Enter(now)
 		r.swap(l)
-	case number != r.list.number:
+	case number != r.List.Number:
 		// Not finding it means that the directory was read anew several times since.
 		// The same position of what is read now is the best guess there is.
-		if l, ok := r.dir.find(number); ok {
+		if l, ok := r.Dir.find(number); ok {
 			r.swap(l)
 		}
-	case position >= r.first && position-r.first < len(r.page) && !r.list.expired(now):
-		r.pending = r.page[position-r.first:]
+	case position >= r.first && position-r.first < len(r.page) && !r.List.expired(now):
+		r.Pending = r.page[position-r.first:]
 	}
 }
 
-func (r *lister) swap(l *listing) {
-	r.dir.leave(r.list)
-	r.list, r.page = l, nil
+func (r *Reader) swap(l *Listing) {
+	r.Dir.Leave(r.List)
+	r.List, r.page = l, nil
 }
 
-// enough reports whether an answer of so many entries is as long as it should be.
-func (r *lister) enough(given int) bool { return r.sought > 0 && given >= r.sought }
+// Enough reports whether an answer of so many entries is as long as it should be.
+func (r *Reader) Enough(given int) bool { return r.sought > 0 && given >= r.sought }
 
-// answered notes that the reader got an answer: if it goes on from there it wants more.
-func (r *lister) answered() { r.sought = seeks.Next(r.sought) }
+// Answered notes that the reader got an answer: if it goes on from there it wants more.
+func (r *Reader) Answered() { r.sought = seeks.Next(r.sought) }
 
 // ask returns how many entries to ask of the tree that follow position at.
-func (r *lister) ask(at int) int {
-	if r.sought == 0 || at < r.position {
+func (r *Reader) ask(at int) int {
+	if r.sought == 0 || at < r.Position {
 		return pageEntries
 	}
-	return min(r.sought*soughtPage, pageEntries)
+	return min(r.sought*SoughtPage, pageEntries)
 }
 
-// fill reads on if no entry is pending. There is none afterwards at the end. At
+// Fill reads on if no entry is pending. There is none afterwards at the end. At
 // the start, "." and ".." come before what is pending.
-func (r *lister) fill(ctx context.Context) error {
-	if n := r.dir.renewals.Load(); n != r.renewals {
+func (r *Reader) Fill(ctx context.Context) error {
+	if n := r.Dir.renewals.Load(); n != r.renewals {
 		// What was read ahead must not be told after the kernel was made to forget it.
-		r.renewals, r.pending, r.page, r.end = n, nil, nil, false
+		r.renewals, r.Pending, r.page, r.end = n, nil, nil, false
 	}
-	for len(r.pending) == 0 && !r.end {
-		cursor, at := r.list.cursor(r.position)
-		dir, limit := *r.dir.path.Load(), r.ask(at)
-		entries, valid, err := r.tree.ReadDir(ctx, dir, cursor, limit)
+	for len(r.Pending) == 0 && !r.end {
+		cursor, at := r.List.cursor(r.Position)
+		dir, limit := *r.Dir.Path.Load(), r.ask(at)
+		entries, valid, err := r.Tree.ReadDir(ctx, dir, cursor, limit)
 		if err == nil && r.lacks(dir, at, entries) {
 			// It may have been renamed meanwhile, and another one be where it was.
-			r.renewals = r.dir.renewals.Load()
-			entries, valid, err = r.tree.ReadDir(ctx, *r.dir.path.Load(), cursor, limit)
+			r.renewals = r.Dir.renewals.Load()
+			entries, valid, err = r.Tree.ReadDir(ctx, *r.Dir.Path.Load(), cursor, limit)
 		}
 		if err != nil {
 			return err
 		}
-		if !r.list.record(at, entries, valid) {
-			r.list = r.dir.fork(r.list, at)
-			r.list.record(at, entries, valid)
+		if !r.List.record(at, entries, valid) {
+			r.List = r.Dir.fork(r.List, at)
+			r.List.record(at, entries, valid)
 		}
 		r.page, r.first = entries, at
-		r.valid = valid
-		if r.end = len(entries) == 0; r.end && r.dir.changedElsewhere(r.list) {
-			r.changed = true
+		r.Valid = valid
+		if r.end = len(entries) == 0; r.end && r.Dir.changedElsewhere(r.List) {
+			r.Changed = true
 		}
-		if skip := r.position - at; skip < len(entries) {
-			r.pending = entries[max(skip, 0):]
+		if skip := r.Position - at; skip < len(entries) {
+			r.Pending = entries[max(skip, 0):]
 		}
 	}
 	return nil
 }
 
-// complete makes what is read until the function is called that it returns have attributes, as
+// Complete makes what is read until the function is called that it returns have attributes, as
 // far as c learns of them. What was read before is read again.
-func (r *lister) complete(c *completing) (done func()) {
+func (r *Reader) Complete(c *Completing) (done func()) {
 	if c == nil {
 		return func() {}
 	}
 	r.completing = c
-	if r.lacks(*r.dir.path.Load(), r.position, r.pending) || len(r.pending) > 0 && lacking(&r.pending[0]) {
-		r.pending, r.page, r.end = nil, nil, false
+	if r.lacks(*r.Dir.Path.Load(), r.Position, r.Pending) || len(r.Pending) > 0 && lacking(&r.Pending[0]) {
+		r.Pending, r.page, r.end = nil, nil, false
 	}
 	return func() {
 		r.completing = nil
@@ -489,7 +493,7 @@ func (r *lister) complete(c *completing) (done func()) {
 // lacks asks for the attributes of entries from position at on that were not asked for yet, and
 // reports whether to read them again. Answers are short where the buffer is: what has no answer
 // holds up one of them, not each that follows.
-func (r *lister) lacks(dir string, at int, entries []entry) bool {
+func (r *Reader) lacks(dir string, at int, entries []names.Entry) bool {
 	from := min(max(r.asked-at, 0), len(entries))
 	if r.completing == nil || from == len(entries) {
 		return false
@@ -498,10 +502,10 @@ func (r *lister) lacks(dir string, at int, entries []entry) bool {
 	return r.completing.page(dir, entries[from:])
 }
 
-// next takes the pending entry.
-func (r *lister) next() {
-	if r.position >= dotEntries {
-		r.pending = r.pending[1:]
+// Next takes the pending entry.
+func (r *Reader) Next() {
+	if r.Position >= DotEntries {
+		r.Pending = r.Pending[1:]
 	}
-	r.position++
+	r.Position++
 }

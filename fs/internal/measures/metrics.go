@@ -1,4 +1,4 @@
-package fs
+package measures
 
 import (
 	"sync/atomic"
@@ -10,37 +10,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// operation numbers the requests that are timed.
-type operation uint8
+// Operation numbers the requests that are timed.
+type Operation uint8
 
+// The requests.
 const (
-	opLookup operation = iota
-	opGetattr
-	opReadlink
-	opOpen
-	opRead
-	opFlush
-	opRelease
-	opOpendir
-	opReaddir
-	opReaddirplus
-	opReleasedir
-	opStatfs
-	opGetxattr
-	opListxattr
-	opIoctl
-	opCreate
-	opWrite
-	opFsync
-	opSetattr
-	opMkdir
-	opUnlink
-	opRmdir
-	opRename
-	opSymlink
-	opCopy
-	opSetxattr
-	opRemovexattr
+	Lookup Operation = iota
+	Getattr
+	Readlink
+	Open
+	Read
+	Flush
+	Release
+	Opendir
+	Readdir
+	Readdirplus
+	Releasedir
+	Statfs
+	Getxattr
+	Listxattr
+	Ioctl
+	Create
+	Write
+	Fsync
+	Setattr
+	Mkdir
+	Unlink
+	Rmdir
+	Rename
+	Symlink
+	Copy
+	Setxattr
+	Removexattr
 	operations
 )
 
@@ -51,24 +52,26 @@ var operationNames = [operations]string{
 	"setxattr", "removexattr",
 }
 
-// counters are the figures that both status and metrics show.
-type counters struct {
-	openFiles, openDirs    atomic.Int64
-	cached, passthrough    atomic.Int64
-	reads, readBytes       atomic.Int64
-	writes, writtenBytes   atomic.Int64
-	stale, errors, dropped atomic.Int64
+// Counters are the figures that both status and metrics show.
+type Counters struct {
+	OpenFiles, OpenDirs    atomic.Int64
+	Cached, Passthrough    atomic.Int64
+	Reads, ReadBytes       atomic.Int64
+	Writes, WrittenBytes   atomic.Int64
+	Stale, Errors, Dropped atomic.Int64
 }
 
-// metrics are what the package exports.
-type metrics struct {
+// Metrics are what the package exports.
+type Metrics struct {
 	durations [operations]prometheus.Observer
 	errors    *prometheus.CounterVec
-	readSizes prometheus.Observer
+	// ReadSizes observes the sizes of READs in bytes.
+	ReadSizes prometheus.Observer
 	collect   []prometheus.Collector
 }
 
-func newMetrics(reg prometheus.Registerer, c *counters, inodes func() float64) (*metrics, error) {
+// New registers what the package exports; inodes tells how many the kernel knows.
+func New(reg prometheus.Registerer, c *Counters, inodes func() float64) (*Metrics, error) {
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "pailfs_fs_request_duration_seconds",
 		Help:    "Time from a request of the kernel to our answer, by operation.",
@@ -79,37 +82,37 @@ func newMetrics(reg prometheus.Registerer, c *counters, inodes func() float64) (
 		Help:    "Size of the READ requests of the kernel.",
 		Buckets: prometheus.ExponentialBuckets(4096, 4, 5),
 	})
-	m := &metrics{
+	m := &Metrics{
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pailfs_fs_request_errors_total",
 			Help: "Requests answered with an error, by operation and errno.",
 		}, []string{"op", "errno"}),
-		readSizes: sizes,
+		ReadSizes: sizes,
 	}
 	for op := range m.durations {
 		m.durations[op] = durations.WithLabelValues(operationNames[op])
 	}
 	m.collect = []prometheus.Collector{
 		durations, sizes, m.errors,
-		gauge("pailfs_fs_open_files", "Files open now. With no-open the kernel does not tell.", &c.openFiles),
-		gauge("pailfs_fs_open_directories", "Directories open now.", &c.openDirs),
+		gauge("pailfs_fs_open_files", "Files open now. With no-open the kernel does not tell.", &c.OpenFiles),
+		gauge("pailfs_fs_open_directories", "Directories open now.", &c.OpenDirs),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "pailfs_fs_inodes", Help: "Inodes that the kernel knows.",
 		}, inodes),
-		counter("pailfs_fs_opens_total", "Opens by the way the file is read.", "cached", &c.cached),
-		counter("pailfs_fs_opens_total", "Opens by the way the file is read.", "passthrough", &c.passthrough),
-		counter("pailfs_fs_reads_total", "READ requests. Reads from the kernel's cache and in passthrough make none.", "", &c.reads),
-		counter("pailfs_fs_read_bytes_total", "Bytes answered to READ requests.", "", &c.readBytes),
-		counter("pailfs_fs_writes_total", "WRITE requests. Writes in passthrough make none.", "", &c.writes),
-		counter("pailfs_fs_written_bytes_total", "Bytes taken from WRITE requests.", "", &c.writtenBytes),
-		counter("pailfs_fs_stale_objects_total", "Object versions that were found replaced when they were read.", "", &c.stale),
-		counter("pailfs_fs_dropped_notifications_total", "Notifications to the kernel that were dropped because too many waited.", "", &c.dropped),
+		counter("pailfs_fs_opens_total", "Opens by the way the file is read.", "cached", &c.Cached),
+		counter("pailfs_fs_opens_total", "Opens by the way the file is read.", "passthrough", &c.Passthrough),
+		counter("pailfs_fs_reads_total", "READ requests. Reads from the kernel's cache and in passthrough make none.", "", &c.Reads),
+		counter("pailfs_fs_read_bytes_total", "Bytes answered to READ requests.", "", &c.ReadBytes),
+		counter("pailfs_fs_writes_total", "WRITE requests. Writes in passthrough make none.", "", &c.Writes),
+		counter("pailfs_fs_written_bytes_total", "Bytes taken from WRITE requests.", "", &c.WrittenBytes),
+		counter("pailfs_fs_stale_objects_total", "Object versions that were found replaced when they were read.", "", &c.Stale),
+		counter("pailfs_fs_dropped_notifications_total", "Notifications to the kernel that were dropped because too many waited.", "", &c.Dropped),
 	}
 	return m, m.register(reg)
 }
 
 // register registers everything, or nothing and returns why.
-func (m *metrics) register(reg prometheus.Registerer) error {
+func (m *Metrics) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
 	}
@@ -124,8 +127,8 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// unregister takes the metrics of a mount that is gone away.
-func (m *metrics) unregister(reg prometheus.Registerer) {
+// Unregister takes the metrics of a mount that is gone away.
+func (m *Metrics) Unregister(reg prometheus.Registerer) {
 	if reg == nil {
 		return
 	}
@@ -146,8 +149,8 @@ func counter(name, help, mode string, v *atomic.Int64) prometheus.Collector {
 	return prometheus.NewCounterFunc(opts, func() float64 { return float64(v.Load()) })
 }
 
-// done records a request that began at start.
-func (m *metrics) done(op operation, start time.Time, status fuse.Status) {
+// Done records a request that began at start.
+func (m *Metrics) Done(op Operation, start time.Time, status fuse.Status) {
 	m.durations[op].Observe(time.Since(start).Seconds())
 	if status != fuse.OK {
 		m.errors.WithLabelValues(operationNames[op], unix.ErrnoName(syscall.Errno(status))).Inc()
