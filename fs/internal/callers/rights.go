@@ -36,7 +36,7 @@ func Lent(mode, gid uint32, member func(gid uint32) bool) uint32 {
 	return left
 }
 
-// LentTo is lent where the file goes to the group newGID. A mode that changes may keep
+// LentTo is [Lent] where the file goes to the group newGID. A mode that changes may keep
 // set-group-ID for members of the new group alone.
 func LentTo(mode, gid, newGID uint32, member func(gid uint32) bool) uint32 {
 	left := Lent(mode, gid, member)

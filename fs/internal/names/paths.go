@@ -15,7 +15,7 @@ func Below(dir, path string) bool {
 	return dir == path || strings.HasPrefix(dir, path) && dir[len(path)] == '/'
 }
 
-// Split is the inverse of join.
+// Split is the inverse of [Join].
 func Split(path string) (dir, name string) {
 	for i := len(path) - 1; i >= 0; i-- {
 		if path[i] == '/' {

@@ -288,7 +288,7 @@ var _ View = Local{}
 // the name is asked again.
 const specialFor = 5 * time.Second
 
-// Lookup implements view.
+// Lookup implements [View].
 func (v Local) Lookup(ctx context.Context, dir, name string) (Entry, manifest.Validity, error) {
 	s := v.specials.Get(dir, name) // before: what is made meanwhile came after what is found
 	e, valid, err := v.Space.Lookup(ctx, dir, name)
@@ -311,7 +311,7 @@ func (v Local) giveWay(dir, name string, s *Special) {
 	}
 }
 
-// ReadDir implements view. Specials come after all others.
+// ReadDir implements [View]. Specials come after all others.
 func (v Local) ReadDir(ctx context.Context, dir, after string, limit int) ([]Entry, manifest.Validity, error) {
 	last, local := strings.CutPrefix(after, localCursor)
 	if !local {

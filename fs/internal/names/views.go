@@ -26,13 +26,13 @@ var (
 // Tree are the names of a mount that cannot be written.
 type Tree struct{ manifest.Tree }
 
-// Lookup implements view.
+// Lookup implements [View].
 func (t Tree) Lookup(ctx context.Context, dir, name string) (Entry, manifest.Validity, error) {
 	e, valid, err := t.Tree.Lookup(ctx, dir, name)
 	return Entry{Entry: e}, valid, err
 }
 
-// ReadDir implements view.
+// ReadDir implements [View].
 func (t Tree) ReadDir(ctx context.Context, dir, after string, limit int) ([]Entry, manifest.Validity, error) {
 	page, valid, err := t.Tree.ReadDir(ctx, dir, after, limit)
 	entries := make([]Entry, len(page))
@@ -42,7 +42,7 @@ func (t Tree) ReadDir(ctx context.Context, dir, after string, limit int) ([]Entr
 	return entries, valid, err
 }
 
-// ReadLink implements view.
+// ReadLink implements [View].
 func (t Tree) ReadLink(ctx context.Context, e Entry) (string, error) {
 	return t.Tree.ReadLink(ctx, e.Entry)
 }

@@ -1,8 +1,6 @@
 package pagecache
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestCountersOfTheKernelAreFound(t *testing.T) {
 	got, ok := parseReclaimed([]byte("nr_free_pages 3\npgsteal_file 12\npgsteal_anon 5\ndrop_pagecache 7\n"))

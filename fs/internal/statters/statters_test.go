@@ -1,8 +1,6 @@
 package statters
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestWalkersOfDirectoriesAreNoStatters(t *testing.T) {
 	var s Threads
