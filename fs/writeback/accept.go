@@ -107,9 +107,10 @@ func (s *Space) Accept(ctx context.Context, path, sum string) (Remains, error) {
 func (s *Space) lostAt(path string) (named *File, unlinked []*File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, st := range s.mu.Files {
+	for id := range s.mu.tally.suspects {
+		st := s.mu.Files[id]
 		switch {
-		case !st.suspect() || join(st.Dir, st.Name) != path:
+		case join(st.Dir, st.Name) != path:
 		case st.Linked:
 			return s.file(id), nil
 		default:

@@ -24,6 +24,7 @@ func (st *state) apply(r record) {
 		f()
 	}
 	st.forgetLosses()
+	st.recount()
 	st.NextOrder++
 }
 
@@ -51,6 +52,7 @@ func (r *createdRecord) apply(st *state) {
 		ID: r.File, Dir: r.At.Dir, Name: r.At.Name, Key: r.At.Key, Linked: true,
 		Symlink: r.Symlink, Staged: true, Attr: r.Attr,
 	}
+	st.tally.touch(r.File)
 	st.setName(r.At.Dir, r.At.Name, name{Kind: nameFile, File: r.File, Key: r.At.Key})
 }
 
@@ -62,6 +64,7 @@ func (r *openedRecord) apply(st *state) {
 		Size: r.At.Base.Size, Object: r.At.Base, Origin: r.At.Base, Published: r.At.Base,
 		Attr: r.Attr, PubAttr: r.Attr,
 	}
+	st.tally.touch(r.File)
 	st.setName(r.At.Dir, r.At.Name, name{Kind: nameFile, File: r.File, Key: r.At.Key})
 }
 
@@ -70,6 +73,7 @@ func (r *takenRecord) apply(st *state) {
 		// What was committed is the object: no record holds what is staged now.
 		f.Staged, f.BaseGen, f.Inline, f.Partial, f.Vouched = true, f.Gen, 0, nil, nil
 		f.Size, f.Stamp = r.Size, r.Stamp
+		st.tally.touch(r.File)
 	}
 }
 
@@ -83,6 +87,7 @@ func (r *closedRecord) apply(st *state) {
 		f.Suspect = r.Gen
 	}
 	f.Gen, f.Size, f.Stamp = r.Gen, r.Size, r.Stamp
+	st.tally.touch(r.File)
 	if r.HasInline {
 		f.Durable, f.Inline, f.Vouched = r.Gen, r.Gen, nil
 	}
@@ -100,6 +105,7 @@ func (r *closedRecord) apply(st *state) {
 func (r *durableRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil {
 		f.Durable = max(f.Durable, r.Gen)
+		st.tally.touch(r.File)
 		if f.Durable >= f.Gen {
 			f.Vouched = nil
 		}
@@ -112,6 +118,7 @@ func (r *suspectRecord) apply(st *state) {
 		return
 	}
 	f.Suspect = r.Gen
+	st.tally.touch(r.File)
 	switch op := st.Ops[st.keptOf[f.ID]]; {
 	case op != nil && !op.Begun:
 		st.loseKept(f, op)
@@ -124,6 +131,7 @@ func (r *suspectRecord) apply(st *state) {
 func (r *emptiedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil {
 		f.Suspect = 0
+		st.tally.touch(r.File)
 	}
 }
 
@@ -255,6 +263,7 @@ func (r *doneRecord) apply(st *state) {
 		st.Dirs[op.Key] = d
 	}
 	f := st.Files[op.File]
+	st.tally.touch(op.File)
 	if op.Kind == opPut && f != nil && op.Gen >= f.BaseGen {
 		st.rebase(f, r.Object)
 	}
@@ -319,6 +328,7 @@ func (r *conflictedRecord) apply(st *state) {
 func (r *adoptedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && f.Staged && f.PubGen == f.Gen {
 		f.Staged, f.Object, f.Partial, f.Vouched = false, f.Published, nil, nil
+		st.tally.touch(r.File)
 		// It may have been renamed since it was published.
 		st.displace(f)
 		if f.Attr.Set || f.Attr.Mtime != 0 {
@@ -332,6 +342,7 @@ func (r *revertedRecord) apply(st *state) {
 	if f == nil || !f.Staged || f.Gen != f.BaseGen {
 		return
 	}
+	st.tally.touch(r.File)
 	if f.Object.ETag != "" {
 		f.Staged, f.Size, f.Partial, f.Vouched = false, f.Object.Size, nil, nil
 		st.displace(f)
@@ -355,6 +366,7 @@ func (r *releasedRecord) apply(st *state) {
 	if f := st.Files[r.File]; f != nil && !f.Linked {
 		st.giveUp(st.Ops[st.keptOf[r.File]])
 		delete(st.Files, r.File)
+		st.tally.touch(r.File)
 		st.forgetLoss(r.File)
 	}
 }
@@ -365,6 +377,7 @@ func (r *forgottenRecord) apply(st *state) {
 		return
 	}
 	delete(st.Files, n.File)
+	st.tally.touch(n.File)
 	st.leaveName(r.Dir, r.Name)
 	st.dropKey(n.Key)
 }
@@ -383,6 +396,7 @@ func (r *lostRecord) apply(st *state) {
 	st.giveUp(st.Ops[st.keptOf[r.File]])
 	st.conflict(conflict{Path: r.Path, At: r.Time})
 	delete(st.Files, r.File)
+	st.tally.touch(r.File)
 }
 
 // apply sets the order back by what every record adds.
@@ -393,6 +407,7 @@ func (r *snapCounters) apply(st *state) {
 func (r *snapFile) apply(st *state) {
 	f := r.File
 	st.Files[f.ID] = &f
+	st.tally.touch(f.ID)
 	st.displace(&f)
 }
 
@@ -401,6 +416,7 @@ func (r *snapName) apply(st *state) { st.setName(r.Dir, r.Name, r.Value) }
 func (r *snapOp) apply(st *state) {
 	op := r.Op
 	st.Ops[op.ID] = &op
+	st.tally.began(&op)
 	st.queue.add(&op)
 	st.recent.put(&op)
 }
@@ -453,6 +469,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	}
 	st.NextOp++
 	st.Ops[op.ID] = op
+	st.tally.began(op)
 	st.queue.add(op)
 	st.recent.put(op)
 	k.Pending = op.ID
@@ -496,6 +513,7 @@ func (st *state) cancel(k *keyState) {
 
 func (st *state) drop(op *operation) {
 	delete(st.Ops, op.ID)
+	st.tally.ended(op, st.Ops)
 	st.queue.remove(op)
 	st.recent.remove(op)
 	st.follow(op, -1)

@@ -234,7 +234,7 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 		return nil
 	case st.suspect():
 		s.mu.Lock()
-		delete(s.mu.undurable, f.id)
+		s.mu.undurable.forget(f.id)
 		s.mu.Unlock()
 		return st.lostOnDisk("sync")
 	case st.Durable >= st.Gen:
@@ -273,7 +273,7 @@ func (s *Space) spoil(f *File, err error) error {
 	err = fmt.Errorf("sync %q: %w", path, err)
 	pos := s.record(&suspectRecord{File: f.id, Gen: st.Gen})
 	s.mu.spoiled = true
-	delete(s.mu.undurable, f.id)
+	s.mu.undurable.forget(f.id)
 	f.failure, f.told = err, false
 	s.mu.Unlock()
 	s.log.Error("the disk did not take a change: it is kept but not published until it is written again", "path", path, "err", err)
@@ -316,10 +316,10 @@ func (s *Space) hurried() bool {
 func (s *Space) commitAll() error {
 	s.mu.Lock()
 	var files []*File
-	for id, pos := range s.mu.undurable {
+	for id, pos := range s.mu.undurable.files {
 		switch {
 		case s.mu.Files[id] == nil:
-			delete(s.mu.undurable, id)
+			s.mu.undurable.forget(id)
 		case pos == 0:
 			files = append(files, s.file(id))
 		}

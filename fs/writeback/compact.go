@@ -30,35 +30,14 @@ const (
 // compactIfLarge writes the state as a new journal if the old one is mostly
 // history. It also does so on mounts that are never idle: calls wait for it as they
 // do for a flush.
-//
-// Looking whether it is takes a hundredth of the time at most: it holds Space.mu for as long as
-// there are files.
 func (s *Space) compactIfLarge() {
 	low, size := s.journal.Low(), s.journal.Size()
-	began := time.Now()
-	if !low && (size < s.cfg.limits.journal || began.Before(s.compactNext)) {
+	if !low && size < s.cfg.limits.journal {
 		return
 	}
 	s.mu.Lock()
-	live := int64(0)
-	for _, f := range s.mu.Files {
-		live += 300
-		if f.Partial != nil {
-			live += 200 + int64(len(f.Partial.Local))
-		}
-		if f.Vouched != nil {
-			live += 200 + int64(len(f.Vouched.Local))
-		}
-		if f.XAttrs != nil {
-			live += int64(len(f.XAttrs.Given) + len(f.XAttrs.Pub))
-		}
-		if f.Inline == f.Gen && f.Staged {
-			live += f.Size
-		}
-	}
-	live += 200 * int64(len(s.mu.Ops)+len(s.mu.Keys))
+	live := s.mu.live()
 	s.mu.Unlock()
-	s.compactNext = time.Now().Add(99 * time.Since(began))
 	if low {
 		// What the old one gives back is worth more than the work.
 		if err := s.journal.Reserve(s.reserve()); err == nil || size < compactFactor*live/2 || size < lowCompactFrom {
@@ -204,6 +183,7 @@ func (st *state) snapshot(inline map[fileID]content, read func(f *fileState) ([]
 			if r.HasInline, r.Inline = c.data != nil, c.data; !r.HasInline {
 				// It is on the disk.
 				r.File.Inline, f.Inline = 0, 0
+				st.tally.set(id, f)
 			}
 		}
 		b = frame(b, r)

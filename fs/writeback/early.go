@@ -108,6 +108,7 @@ func (s *Space) unwatch(f *File) {
 func (s *Space) forgetWriting(w *writing) {
 	if w.opens <= 0 && w.sending == 0 && w.held == 0 {
 		delete(s.mu.writing, w.file.id)
+		s.count(w.file.id)
 	}
 }
 

@@ -141,7 +141,7 @@ func (f *File) forget() {
 		*f.last = *st
 	}
 	delete(f.space.mu.files, f.id)
-	delete(f.space.mu.undurable, f.id)
+	f.space.mu.undurable.forget(f.id)
 }
 
 // ID is a number that no other file of the staging directory has or will have.

@@ -95,6 +95,10 @@ func (run *opRun) failedSince(begun time.Time) bool {
 // failed, and cannot succeed as things are, is failed; what the order of publication lets begin
 // only after such an operation waits behind it. s.mu is held.
 func (s *Space) left(path string, begun time.Time) (l leftover) {
+	if path == "" && !s.mu.troubles.stuck() && len(s.mu.Losses)+len(s.mu.tally.suspects) == 0 {
+		// What cannot be published is among these.
+		return leftover{moving: len(s.mu.Ops)}
+	}
 	failing := false
 	for id, op := range s.mu.Ops {
 		run := s.mu.runs[id]
@@ -108,8 +112,9 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 		}
 		l.moving++
 	}
-	for _, f := range s.mu.Files {
-		if f.suspect() && f.Linked && covers(path, join(f.Dir, f.Name)) {
+	for id := range s.mu.tally.suspects {
+		f := s.mu.Files[id]
+		if f.Linked && covers(path, join(f.Dir, f.Name)) {
 			l.failed = append(l.failed, errLost(f))
 			if k := s.mu.Keys[f.Key]; k != nil && s.mu.Ops[k.Pending] != nil {
 				l.moving--
@@ -293,7 +298,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 	for first := true; ; first = false {
 		s.mu.Lock()
 		st := s.mu.Files[f.id]
-		trouble := len(s.mu.failed) > 0 || s.mu.spoiled || len(s.mu.Losses) > 0
+		trouble := s.mu.troubles.failed() || s.mu.spoiled || len(s.mu.Losses) > 0
 		done := st == nil || !st.Linked || !st.Staged || st.PubGen == st.Gen
 		var failed error
 		if !done && (first || trouble) {

@@ -12,6 +12,13 @@ func newMetrics(reg prometheus.Registerer, s *Space) error {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
+	locked := func(f func() float64) func() float64 {
+		return func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return f()
+		}
+	}
 	counter := func(name, help string, f func(c *counters) int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 {
 			s.mu.Lock()
@@ -21,15 +28,15 @@ func newMetrics(reg prometheus.Registerer, s *Space) error {
 	}
 	for _, c := range []prometheus.Collector{
 		gauge("pailfs_writeback_dirty_files", "Files of which the object store has not got the last version.",
-			func() float64 { return float64(s.Status().DirtyFiles) }),
+			locked(func() float64 { return float64(s.mu.tally.dirtyFiles) })),
 		gauge("pailfs_writeback_dirty_bytes", "Bytes of those files that are staged.",
-			func() float64 { return float64(s.Status().DirtyBytes) }),
+			locked(func() float64 { return float64(s.mu.tally.dirtyBytes) })),
 		gauge("pailfs_writeback_pending_operations", "Uploads, copies, deletions and directories that are due.",
-			func() float64 { return float64(s.Status().Pending) }),
+			locked(func() float64 { return float64(len(s.mu.Ops)) })),
 		gauge("pailfs_writeback_failing_operations", "Those of them that cannot succeed as things are.",
-			func() float64 { return float64(s.Status().FailingCount) }),
+			locked(func() float64 { failing, _ := s.failures(func(*operation, bool) {}); return float64(failing) })),
 		gauge("pailfs_writeback_retrying_operations", "Those of them whose last attempt failed, and which are tried again soon.",
-			func() float64 { return float64(s.Status().RetryingCount) }),
+			locked(func() float64 { _, retrying := s.failures(func(*operation, bool) {}); return float64(retrying) })),
 		gauge("pailfs_writeback_oldest_seconds", "Age of the oldest of them.", s.oldestAge),
 		gauge("pailfs_writeback_staged_bytes", "Bytes that staged files occupy.", func() float64 {
 			used, _, _ := s.Usage()

@@ -673,6 +673,7 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 				for range 15 {
 					if p.err == nil {
 						p.step()
+						w.checkCounters()
 					}
 				}
 			})
@@ -680,6 +681,8 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 		running.Wait()
 		fail()
 		w.checkJournal()
+		synctest.Wait()
+		w.checkUsage()
 		if crashes && r.IntN(2) == 0 {
 			w.crash(false)
 			for _, p := range programs {

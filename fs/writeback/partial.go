@@ -309,6 +309,9 @@ func (f *File) fillOne(n *presence, b []byte, e extent) error {
 	}
 	f.changed.took(before, after)
 	n.changed(e.off, e.size)
+	f.space.mu.Lock()
+	f.space.count(f.id)
+	f.space.mu.Unlock()
 	return nil
 }
 
@@ -347,7 +350,7 @@ func (f *File) letGo() error {
 	}
 	f.changed.took(changed, 0)
 	pos := s.record(&adoptedRecord{File: f.id})
-	delete(s.mu.undurable, f.id)
+	s.mu.undurable.forget(f.id)
 	s.mu.Unlock()
 	f.present.Store(nil)
 	f.unpin()

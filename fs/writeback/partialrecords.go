@@ -61,6 +61,7 @@ func (r *partialRecord) apply(st *state) {
 	if f == nil || !f.Staged {
 		return
 	}
+	st.tally.touch(r.File)
 	if f.Vouched == nil {
 		f.Vouched = f.Partial
 	}
@@ -115,6 +116,7 @@ func (r *cutRecord) apply(st *state) {
 		return
 	}
 	f.Partial, f.Vouched = f.Partial.cut(r.Limit), f.Vouched.cut(r.Limit)
+	st.tally.touch(r.File)
 }
 
 // cut returns p with a lower limit, if that is lower. There may be no p.

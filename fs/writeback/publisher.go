@@ -271,6 +271,7 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 	run.running = false
 	if f := s.mu.Files[op.File]; large && f != nil && f.Gen != was && (errors.Is(err, errSuperseded) || errors.Is(err, errUnsteady)) || large && errors.Is(err, errCut) {
 		run.outpaced++
+		s.mu.troubles.unquiet(op.ID)
 	}
 	if now.Begun {
 		// It was sent, and what became of it is not known.
@@ -313,6 +314,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 		return
 	case errors.Is(err, errUnsteady):
 		run.unsteady++
+		s.mu.troubles.unquiet(op.ID)
 		run.next = at.Add(min(openPoll<<min(run.unsteady-1, 8), openWait))
 		return
 	case errors.Is(err, errOpen):
@@ -331,7 +333,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 	}
 	run.next, run.err, run.failedFrom = at.Add(wait), err, run.began
 	s.mu.stats.failures++
-	s.mu.failed[op.ID] = true
+	s.mu.troubles.fail(op.ID, run.failing)
 	if f := s.mu.files[op.File]; f != nil && op.File != 0 && run.failing {
 		if f.failure == nil || f.failure.Error() != err.Error() {
 			f.failure, f.told = err, false

@@ -3,6 +3,7 @@ package writeback
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 )
@@ -134,32 +135,39 @@ func (s *Space) withRoom(ctx context.Context, bytes int64, do func() error) erro
 // usage returns how many bytes the staged files occupy, by a measurement that is not
 // old.
 func (s *Space) usage() (int64, error) {
-	s.used.Lock()
-	defer s.used.Unlock()
-	if time.Since(s.used.at) < usageAge {
-		return s.used.bytes, nil
+	return s.used.Bytes(usageAge, s.countWriting)
+}
+
+// occupied returns how many bytes a staged file occupies, 0 if it is not there.
+func (s *Space) occupied(id fileID) (int64, error) {
+	var st syscall.Stat_t
+	err := syscall.Stat(s.path(id), &st)
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("measure staged file: %w", err)
 	}
+	return st.Blocks * 512, nil
+}
+
+// countWriting has the files measured that are open for writing.
+func (s *Space) countWriting() {
 	s.mu.Lock()
-	var ids []fileID
-	for id, f := range s.mu.Files {
-		if f.Staged {
-			ids = append(ids, id)
-		}
+	defer s.mu.Unlock()
+	for id := range s.mu.writing {
+		s.count(id)
 	}
-	s.mu.Unlock()
-	total := int64(0)
-	for _, id := range ids {
-		var st syscall.Stat_t
-		err := syscall.Stat(s.path(id), &st)
-		if err != nil && !errors.Is(err, syscall.ENOENT) {
-			return 0, err
-		}
-		if err == nil {
-			total += st.Blocks * 512
-		}
+}
+
+// count has a file measured that may occupy more or less than before, or none that is staged.
+// s.mu is held.
+func (s *Space) count(id fileID) {
+	if f := s.mu.Files[id]; f != nil && f.Staged {
+		s.used.Changed(id)
+	} else {
+		s.used.Forget(id)
 	}
-	s.used.bytes, s.used.at = total, time.Now()
-	return total, nil
 }
 
 // crowded reports whether staged files occupy more than half of what they may.

@@ -112,6 +112,7 @@ func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, e
 			r.Inline = nil
 		}
 		st.apply(r)
+		st.tally.counted = st.tally.counted[:0] // whoever goes on with st looks at all of it
 		return nil
 	})
 	return inline, good, rest, err
@@ -140,6 +141,9 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	}
 	if rebooted {
 		s.record(&bootRecord{ID: s.boot})
+	}
+	for id := range st.Files {
+		s.count(id)
 	}
 	for id := range st.Ops {
 		s.mu.runs[id] = &opRun{}

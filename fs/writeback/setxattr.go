@@ -40,6 +40,7 @@ func (r *xattrRecord) apply(st *state) {
 	case f.XAttrs != nil:
 		x.Pub = f.XAttrs.Pub
 	}
+	st.tally.touch(r.File)
 	if f.XAttrs = x; !r.Known {
 		st.describeAgain(f, r.At)
 	}
@@ -61,6 +62,7 @@ func (r *snapXAttrs) walk(c *coder) {
 func (r *snapXAttrs) apply(st *state) {
 	if f := st.Files[r.File]; f != nil {
 		f.XAttrs = &r.XAttrs
+		st.tally.touch(r.File)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/staging"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -134,8 +135,6 @@ type Space struct {
 	parts, memory weights
 	// pacing says what programs leave of the machine.
 	pacing pacing
-	// compactNext is when the committer looks again whether the journal is large.
-	compactNext time.Time
 
 	// readSums are those of disputed versions.
 	readSums readSums
@@ -143,12 +142,8 @@ type Space struct {
 	// inline has buffers, as pointers to slices, for content that travels inside records.
 	inline sync.Pool
 
-	// used is the last measurement of what staged files occupy.
-	used struct {
-		sync.Mutex
-		at    time.Time
-		bytes int64
-	}
+	// used is what staged files occupy.
+	used *staging.Usage
 
 	// spared is when the disk was last looked at for room.
 	spared struct {
@@ -200,8 +195,8 @@ type Space struct {
 		closed   bool
 		// doomed are staged files of which nothing is left but the bytes.
 		doomed []doomed
-		// failed are the operations of which an attempt failed; see opRun.
-		failed map[uint64]bool
+		// troubles are the operations that do not go well; see opRun.
+		troubles troubles
 		// unfinished are the operations that hold back nothing; see opRun.
 		unfinished map[uint64]bool
 		// spoiled says that the disk lost something of a file, in this run or before.
@@ -277,11 +272,11 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	if cfg.Bandwidth > 0 {
 		s.limit = rate.NewLimiter(rate.Limit(cfg.Bandwidth), int(max(min(cfg.Bandwidth, 1<<30), 1<<20)))
 	}
+	s.used = staging.NewUsage(s.occupied)
 	s.mu.state = newState()
 	s.mu.files = make(map[fileID]*File)
 	s.mu.runs = make(map[uint64]*opRun)
-	s.mu.undurable = make(undurable)
-	s.mu.failed = make(map[uint64]bool)
+	s.mu.undurable, s.mu.troubles = newUndurable(), newTroubles()
 	s.mu.unfinished = make(map[uint64]bool)
 	s.mu.held, s.mu.heldLightly = make(map[string]int), make(map[string]int)
 	s.mu.made = make(madeDirs)
@@ -386,6 +381,7 @@ func (s *Space) record(r record) int64 {
 	for id := first; id < s.mu.NextOp; id++ {
 		if s.mu.Ops[id] != nil {
 			s.mu.runs[id] = &opRun{pos: pos, wanted: time.Now()}
+			s.undurableUntil(id, pos)
 		}
 	}
 	if s.mu.NextOp > first || len(s.mu.renewed) > 0 {
@@ -393,6 +389,7 @@ func (s *Space) record(r record) int64 {
 	}
 	for _, id := range s.mu.renewed {
 		if run := s.mu.runs[id]; run != nil {
+			s.undurableUntil(id, pos)
 			run.pos, run.waiting, run.meant = pos, false, true
 			run.renewed++
 			if run.unsteady == 0 {
@@ -402,7 +399,7 @@ func (s *Space) record(r record) int64 {
 	}
 	s.mu.renewed = s.mu.renewed[:0]
 	for _, id := range s.mu.dropped {
-		delete(s.mu.failed, id)
+		s.mu.troubles.end(id)
 		run := s.mu.runs[id]
 		if run == nil {
 			continue
@@ -419,6 +416,10 @@ func (s *Space) record(r record) int64 {
 	if len(s.mu.unkept) > 0 {
 		wake(s.settleNow)
 	}
+	for _, id := range s.mu.tally.counted {
+		s.count(id)
+	}
+	s.mu.tally.counted = s.mu.tally.counted[:0]
 	for _, n := range s.mu.named {
 		s.mu.settling.add(n, pos)
 	}

@@ -231,6 +231,8 @@ type state struct {
 	left []string
 	// renewed are the operations that got newer content since somebody looked.
 	renewed []uint64
+	// tally counts what status tells.
+	tally tally
 	// after is what comes after the rest of the record that is being applied.
 	after []func()
 }
@@ -241,8 +243,8 @@ func newState() *state {
 		Files: make(map[fileID]*fileState), Names: make(map[string]map[string]name),
 		Ops: make(map[uint64]*operation), Keys: make(map[string]*keyState), Uploads: make(map[string]upload),
 		Losses: make(map[fileID]*loss), Dirs: make(map[string]dirAttr), preceded: make(map[fileID]int), displaced: make(map[string]map[fileID]bool),
-		ordered: make(orderedNames),
-		Kept:    make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
+		ordered: make(orderedNames), tally: newTally(),
+		Kept: make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
 		recent: recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)},
 	}
 }

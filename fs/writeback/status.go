@@ -88,44 +88,34 @@ func (s *Space) Status() Status {
 	used, limit, _ := s.Usage() // what could not be measured is told as 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	synced := s.journal.Synced()
-	s.mu.undurable.settle(synced)
 	st := Status{
-		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0, NotDurable: len(s.mu.undurable),
+		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0,
+		NotDurable: s.mu.undurable.settle(s.journal.Synced()),
+		DirtyFiles: s.mu.tally.dirtyFiles, DirtyBytes: s.mu.tally.dirtyBytes,
 		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.sent, Failures: s.mu.stats.failures,
 	}
-	some := func(count *int, entries *[]PendingEntry, op *operation) {
-		if *count++; len(*entries) < maxEntries {
+	if at, some := s.mu.tally.oldest.since(s.mu.Ops); some {
+		st.Oldest = time.Unix(0, at)
+	}
+	st.FailingCount, st.RetryingCount = s.failures(func(op *operation, failing bool) {
+		entries := &st.Retrying
+		if failing {
+			entries = &st.Failing
+		}
+		if len(*entries) < maxEntries {
 			*entries = append(*entries, s.pendingEntry(op))
 		}
-	}
-	for id, op := range s.mu.Ops {
-		if _, counted := s.mu.undurable[op.File]; op.Kind == opPut && s.mu.runs[id].pos > synced && !counted {
-			st.NotDurable++ // its bytes may be, but not what is to become of them
-		}
-		if at := time.Unix(0, op.At); st.Oldest.IsZero() || at.Before(st.Oldest) {
-			st.Oldest = at
-		}
-		if f := s.mu.Files[op.File]; op.Kind == opPut && f != nil {
-			st.DirtyFiles++
-			if f.Staged {
-				st.DirtyBytes += f.own()
+	})
+	for id := range s.mu.troubles.unsettled {
+		if op := s.mu.Ops[id]; op != nil && s.outpaces(op) {
+			if st.RestlessCount++; len(st.Restless) < maxEntries {
+				st.Restless = append(st.Restless, s.pendingEntry(op))
 			}
 		}
-		switch {
-		case s.mu.runs[id].failing || s.lostBefore(op) != nil:
-			some(&st.FailingCount, &st.Failing, op)
-		case s.mu.failed[id]:
-			some(&st.RetryingCount, &st.Retrying, op)
-		}
-		if s.outpaces(op) {
-			some(&st.RestlessCount, &st.Restless, op)
-		}
 	}
-	for _, f := range s.mu.Files {
-		if f.Suspect == f.Gen && f.Gen > 0 {
-			st.Suspects = append(st.Suspects, join(f.Dir, f.Name))
-		}
+	for id := range s.mu.tally.suspects {
+		f := s.mu.Files[id]
+		st.Suspects = append(st.Suspects, join(f.Dir, f.Name))
 	}
 	slices.Sort(st.Suspects)
 	for _, c := range s.mu.Conflicts {
@@ -135,15 +125,47 @@ func (s *Space) Status() Status {
 	return st
 }
 
+// failures counts the operations that cannot succeed as things are, and those of which the last
+// attempt failed, and shows some of each, or all. Only where the loss of power has taken a file
+// does it look at all that is due. s.mu is held.
+func (s *Space) failures(show func(op *operation, failing bool)) (failing, retrying int) {
+	if len(s.mu.Losses) == 0 {
+		for _, some := range []struct {
+			ids     map[uint64]bool
+			failing bool
+		}{{s.mu.troubles.failing, true}, {s.mu.troubles.retrying, false}} {
+			shown := 0
+			for id := range some.ids {
+				if shown++; shown > maxEntries {
+					break
+				}
+				show(s.mu.Ops[id], some.failing)
+			}
+		}
+		return len(s.mu.troubles.failing), len(s.mu.troubles.retrying)
+	}
+	for id, op := range s.mu.Ops {
+		switch {
+		case s.mu.troubles.failing[id] || s.lostBefore(op) != nil:
+			failing++
+			show(op, true)
+		case s.mu.troubles.retrying[id]:
+			retrying++
+			show(op, false)
+		}
+	}
+	return failing, retrying
+}
+
 // oldestAge returns for how long the oldest operation has been due, in seconds.
 func (s *Space) oldestAge() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	oldest := time.Now()
-	for _, op := range s.mu.Ops {
-		oldest = earlier(oldest, time.Unix(0, op.At))
+	at, some := s.mu.tally.oldest.since(s.mu.Ops)
+	if !some {
+		return 0
 	}
-	return time.Since(oldest).Seconds()
+	return max(time.Since(time.Unix(0, at)).Seconds(), 0)
 }
 
 // Pending returns what is due at path or below it, the oldest first, at most limit

@@ -528,6 +528,7 @@ func (w *world) checkJournal() {
 	}
 	for _, st := range []*state{s.mu.state, replayed} {
 		w.checkDepends(st)
+		checkTally(w.T, st)
 	}
 }
 
