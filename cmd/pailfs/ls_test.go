@@ -15,7 +15,7 @@ import (
 // healths runs pailfs ls --json on the paths and returns the health of each mount.
 func healths(t *testing.T, paths ...string) (map[string]string, int) {
 	t.Helper()
-	o := programtest.Run(t, programtest.Environ(), append([]string{"ls", "--json", "--timeout=20s"}, paths...)...)
+	o := programtest.Run(t, programtest.Environ(), append([]string{"ls", "--json", "--timeout=1m"}, paths...)...)
 	var r ls.Report
 	if err := json.Unmarshal([]byte(o.Stdout), &r); err != nil {
 		t.Fatalf("%v: %s%s", err, o.Stdout, o.Stderr)
@@ -41,22 +41,31 @@ func TestEveryMountIsListedWithItsHealth(t *testing.T) {
 	if got, code := healths(t, alive.At, dead.At); code != 3 || got[alive.At] != "ok" || got[dead.At] != "dead" {
 		t.Errorf("%v, exit code %d", got, code)
 	}
+	lists(t, "1m", []string{alive.At, dead.At}, "oss://"+programtest.TestBucket+" ", " dead ")
+	// By itself: on a busy machine the others do not answer at once either.
 	hung := mounttest.Hung(t, mountpoint.Type, "oss://hung/prefix")
-	o := programtest.Run(t, programtest.Environ(), "ls", "--timeout=2s", alive.At, dead.At, hung)
-	lines := strings.Split(o.Stdout, "\n")
-	if o.Code != 3 || len(lines) != 5 || !strings.HasPrefix(lines[0], "SOURCE") {
-		t.Fatalf("exit code %d:\n%s%s", o.Code, o.Stdout, o.Stderr)
-	}
-	for i, want := range []string{"oss://" + programtest.TestBucket + " ", " dead ", " hung "} {
-		if !strings.Contains(lines[1+i], want) {
-			t.Errorf("line %q has not %q", lines[1+i], want)
-		}
-	}
+	lists(t, "200ms", []string{hung}, " hung ")
 	// Without paths it has all of them; others may be mounted beside.
-	o = programtest.Run(t, programtest.Environ(), "ls", "--timeout=100ms")
+	o := programtest.Run(t, programtest.Environ(), "ls", "--timeout=100ms")
 	for _, at := range []string{alive.At, dead.At, hung} {
 		if !strings.Contains(o.Stdout, at) {
 			t.Errorf("%s is not listed:\n%s", at, o.Stdout)
+		}
+	}
+}
+
+// lists runs pailfs ls on mounts of which one is not well, and looks for something in the line of
+// each.
+func lists(t *testing.T, timeout string, paths []string, wants ...string) {
+	t.Helper()
+	o := programtest.Run(t, programtest.Environ(), append([]string{"ls", "--timeout=" + timeout}, paths...)...)
+	lines := strings.Split(o.Stdout, "\n")
+	if o.Code != 3 || len(lines) != 2+len(wants) || !strings.HasPrefix(lines[0], "SOURCE") {
+		t.Fatalf("exit code %d:\n%s%s", o.Code, o.Stdout, o.Stderr)
+	}
+	for i, want := range wants {
+		if !strings.Contains(lines[1+i], want) {
+			t.Errorf("line %q has not %q", lines[1+i], want)
 		}
 	}
 }
