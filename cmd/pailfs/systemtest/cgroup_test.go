@@ -17,6 +17,8 @@ import (
 // memoryGroup is a cgroup that limits memory.
 type memoryGroup struct {
 	dir string
+	// limit is the file with the limit.
+	limit string
 	// events is the file with the count of processes that were killed for want of memory.
 	events string
 }
@@ -95,7 +97,7 @@ func newMemoryGroup(t *testing.T, limit int64, pid int) (*memoryGroup, error) {
 		refused.permitted = refused.permitted || h.permits()
 		for _, parent := range []string{filepath.Join(h.root, ownGroup(h.controller)), h.root} {
 			g := &memoryGroup{dir: filepath.Join(parent, fmt.Sprintf("pailfs-test-%d", os.Getpid()))}
-			g.events = filepath.Join(g.dir, h.events)
+			g.limit, g.events = filepath.Join(g.dir, h.limit), filepath.Join(g.dir, h.events)
 			if err := os.Mkdir(g.dir, 0o755); err != nil {
 				refused.refused = errors.Join(refused.refused, err)
 				continue
@@ -116,12 +118,12 @@ func newMemoryGroup(t *testing.T, limit int64, pid int) (*memoryGroup, error) {
 // begin limits the group and brings a process into it.
 func (g *memoryGroup) begin(h hierarchy, limit int64, pid int) error {
 	write := func(path, what string) error { return os.WriteFile(path, []byte(what), 0o644) }
-	_, err := os.Stat(filepath.Join(g.dir, h.limit))
+	_, err := os.Stat(g.limit)
 	if h.delegated && err != nil {
 		err = write(filepath.Join(g.dir, "../cgroup.subtree_control"), "+memory")
 	}
 	if err == nil {
-		err = write(filepath.Join(g.dir, h.limit), strconv.FormatInt(limit, 10))
+		err = write(g.limit, strconv.FormatInt(limit, 10))
 	}
 	if err == nil {
 		err = write(filepath.Join(g.dir, "cgroup.procs"), strconv.Itoa(pid))
@@ -141,6 +143,11 @@ func ownGroup(controller string) string {
 		}
 	}
 	return ""
+}
+
+// lift takes the limit away: more than there is.
+func (g *memoryGroup) lift() error {
+	return os.WriteFile(g.limit, []byte(strconv.FormatInt(1<<50, 10)), 0o644)
 }
 
 // killed is how many processes of it were killed for want of memory.
@@ -179,6 +186,8 @@ func TestAMachineThatPermitsItHasAMemoryGroup(t *testing.T) {
 	if none := (*noMemoryGroup)(nil); errors.As(err, &none) && !none.permitted {
 		fmt.Fprintf(os.Stderr, "LEFT OUT of %s: all of it: %v\n", t.Name(), err)
 	} else if err != nil {
+		t.Error(err)
+	} else if err := group.lift(); err != nil {
 		t.Error(err)
 	} else if members, err := os.ReadFile(filepath.Join(group.dir, "cgroup.procs")); err != nil || strings.TrimSpace(string(members)) != strconv.Itoa(cmd.Process.Pid) {
 		t.Errorf("in the group is %q (%v), want %d", members, err, cmd.Process.Pid)

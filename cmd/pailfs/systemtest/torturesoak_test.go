@@ -42,7 +42,7 @@ func (r *round) memory() {
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end) && d.running(); time.Sleep(50 * time.Millisecond) {
 		most = max(most, d.residentOr0())
 	}
-	killed := !d.running()
+	killed := r.spared(d, group, limit)
 	if !killed {
 		readers.tell()
 		l.end()
@@ -68,6 +68,23 @@ func (r *round) memory() {
 	}
 	w.faults()
 	r.drained(d, l, "with little memory")
+}
+
+// spared takes away a limit that may kill, so that nothing is killed from then on, and reports
+// whether the daemon was before.
+func (r *round) spared(d *daemon, group *memoryGroup, limit int64) (killed bool) {
+	r.t.Helper()
+	if group == nil || limit == memoryTier+memoryBeside {
+		return !d.running()
+	}
+	if err := group.lift(); err != nil {
+		r.t.Fatal(err)
+	}
+	if group.killed() == 0 {
+		return !d.running()
+	}
+	until(func() bool { return !d.running() }) // it may still be dying
+	return true
 }
 
 // limited brings the daemon into a cgroup with so much memory. Without one a round that counts
