@@ -76,6 +76,9 @@ type process struct {
 	ended             chan struct{}
 }
 
+// maxAnswer is how many bytes a child may answer: far more than any verb has to say.
+const maxAnswer = 64 << 20
+
 // output is all that a child wrote.
 type output struct {
 	text []byte
@@ -119,7 +122,10 @@ func (p *process) converse(request []byte) {
 		p.said <- output{err: err}
 		return
 	}
-	text, err := io.ReadAll(p.answers)
+	text, err := io.ReadAll(io.LimitReader(p.answers, maxAnswer+1))
+	if err == nil && len(text) > maxAnswer {
+		text, err = nil, fmt.Errorf("it has more than %d bytes", maxAnswer)
+	}
 	p.said <- output{text, err}
 }
 

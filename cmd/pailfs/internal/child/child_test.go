@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -22,7 +23,21 @@ var verbs = map[string]Verb{
 		<-ctx.Done()
 		return nil, ctx.Err()
 	},
+	"talk": func(context.Context, string, json.RawMessage) (any, error) {
+		_, _ = io.Copy(os.Stdout, endless{}) // it ends when nobody listens
+		return nil, nil
+	},
 	"hang": func(context.Context, string, json.RawMessage) (any, error) { select {} },
+}
+
+// endless is a reader of letters without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
 }
 
 func TestMain(m *testing.M) {
@@ -55,6 +70,13 @@ func TestAChildThatDoesNotWaitForItsRequestIsHeard(t *testing.T) {
 	p.converse([]byte("null"))
 	if err := (<-p.said).read(nil); err == nil || !strings.Contains(err.Error(), "not for people") {
 		t.Error(err)
+	}
+}
+
+// TestAChildThatNeverEndsItsAnswerIsNotHeard for ever: whoever waits has a bound.
+func TestAChildThatNeverEndsItsAnswerIsNotHeard(t *testing.T) {
+	if err := Run(t.Context(), "talk", "/", nil, nil); err == nil || !strings.Contains(err.Error(), "it has more than 67108864 bytes") {
+		t.Errorf("%.100v", err)
 	}
 }
 
