@@ -26,7 +26,7 @@ func TestAnEpochLargerThanTheBudgetOfNamesIsAnnouncedInTheEnd(t *testing.T) {
 		n := open(t, p, one, 1000)
 		announced := make(chan int)
 		go func() {
-			out, _, err := p.PreloadPatiently(t.Context(), n, paths)
+			out, _, err := p.Sessions.PreloadPatiently(t.Context(), n, paths)
 			if err != nil {
 				t.Error(err)
 			}
@@ -36,7 +36,7 @@ func TestAnEpochLargerThanTheBudgetOfNamesIsAnnouncedInTheEnd(t *testing.T) {
 			for wait(t, p, n, []string{path})[0].State == "unknown" {
 				synctest.Wait() // it is announced when there is room
 			}
-			if _, _, err := p.Release(n, []string{path}); err != nil {
+			if _, _, err := p.Sessions.Release(n, []string{path}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -55,13 +55,13 @@ func TestWhoWaitsForRoomCanStop(t *testing.T) {
 		p, stop := running(t, withNames(128<<10), prefetchtest.NewTree(1000, paths...), prefetchtest.NewCache(1<<30))
 		defer stop()
 		n, other := open(t, p, one, 1000), open(t, p, session.Key{UID: one.UID, Task: "other"}, 1000)
-		if out, _, err := p.Preload(n, paths); err != nil || out.NoRoom == 0 {
+		if out, _, err := p.Sessions.Preload(n, paths); err != nil || out.NoRoom == 0 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		out, quota, err := p.PreloadPatiently(ctx, other, paths)
+		out, quota, err := p.Sessions.PreloadPatiently(ctx, other, paths)
 		if err != nil || out.Accepted != 0 || out.Dropped != 0 || quota != 0 || time.Since(began) != time.Minute {
 			t.Errorf("%+v, quota %d, %v after %v", out, quota, err, time.Since(began))
 		}

@@ -55,7 +55,7 @@ type trainer struct {
 const patience = 2 * time.Minute
 
 func (w *trainer) open() {
-	got, err := w.p.Open(context.Background(), w.key, session.Params{Instance: fmt.Sprint(w.rng.IntN(2)), Buffer: 1 + w.rng.IntN(20)})
+	got, err := w.p.Keeper.Open(context.Background(), w.key, session.Params{Instance: fmt.Sprint(w.rng.IntN(2)), Buffer: 1 + w.rng.IntN(20)})
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -73,11 +73,11 @@ func (w *trainer) step() {
 	w.name.Index = w.rng.IntN(2)
 	switch w.rng.IntN(12) {
 	case 0, 1, 2:
-		if _, _, err := w.p.Preload(w.name, w.some()); err != nil {
+		if _, _, err := w.p.Sessions.Preload(w.name, w.some()); err != nil {
 			w.t.Error(err)
 		}
 	case 3:
-		if _, _, err := w.p.Active(w.name, w.some()); err != nil {
+		if _, _, err := w.p.Sessions.Active(w.name, w.some()); err != nil {
 			w.t.Error(err)
 		}
 	case 4, 5:
@@ -85,7 +85,7 @@ func (w *trainer) step() {
 		for _, path := range paths {
 			delete(w.ready, fmt.Sprint(w.name.Index, path))
 		}
-		if _, _, err := w.p.Release(w.name, paths); err != nil {
+		if _, _, err := w.p.Sessions.Release(w.name, paths); err != nil {
 			w.t.Error(err)
 		}
 	case 6, 7:
@@ -103,7 +103,7 @@ func (w *trainer) step() {
 // look notes what is said to be ready.
 func (w *trainer) look() {
 	paths := w.some()
-	files, err := w.p.Status(context.Background(), session.Root(), w.name, paths)
+	files, err := w.p.Sessions.Status(context.Background(), session.Root(), w.name, paths)
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -121,7 +121,7 @@ func (w *trainer) leave() {
 	}
 	if w.rng.IntN(2) == 0 {
 		clear(w.ready)
-		if _, err := w.p.CloseSession(w.name.Session, w.name.UID, false); err != nil {
+		if _, err := w.p.Keeper.Close(w.name.Session, w.name.UID, false); err != nil {
 			w.t.Error(err)
 		}
 	}
@@ -207,7 +207,7 @@ func TestTrainersOnARealCache(t *testing.T) {
 			for range steps {
 				w.step()
 			}
-			if _, err := p.CloseSession(w.name.Session, w.name.UID, false); err != nil {
+			if _, err := p.Keeper.Close(w.name.Session, w.name.UID, false); err != nil {
 				t.Error(err)
 			}
 		})
@@ -227,18 +227,18 @@ func TestTrainersOnARealCache(t *testing.T) {
 		}
 		last = append(last, path)
 	}
-	if _, _, err := p.Preload(n, last); err != nil {
+	if _, _, err := p.Sessions.Preload(n, last); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	files, done, err := p.Wait(ctx, session.Root(), n, last)
+	files, done, err := p.Sessions.Wait(ctx, session.Root(), n, last)
 	for _, f := range files {
 		if !done || err != nil || f.State != "ready" {
 			t.Errorf("when all have gone %+v, %v", f, err)
 		}
 	}
-	if _, err := p.CloseSession(n.Session, n.UID, false); err != nil {
+	if _, err := p.Keeper.Close(n.Session, n.UID, false); err != nil {
 		t.Error(err)
 	}
 	for left := last; len(left) > 0; {

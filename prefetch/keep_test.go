@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -49,7 +50,7 @@ func (m *mountFiles) node() *nodeView {
 
 var errDown = errors.New("the store is down")
 
-func (v *nodeView) Where(session.Key) Persistence { return Persistence{Kind: KindMount} }
+func (v *nodeView) Where(session.Key) keep.Persistence { return keep.Persistence{Kind: keep.KindMount} }
 
 func (v *nodeView) Load(_ context.Context, key session.Key) ([]byte, error) {
 	v.mu.Lock()
@@ -71,7 +72,7 @@ func (v *nodeView) Save(_ context.Context, key session.Key, data []byte) error {
 	case v.down:
 		return errDown
 	case v.files[key] != nil && string(v.files[key]) != v.seen[key]:
-		return ErrTaken
+		return keep.ErrTaken
 	}
 	v.files[key], v.seen[key] = data, string(data)
 	return nil
@@ -109,9 +110,9 @@ func startNode(t *testing.T, host string, own *memoryStore, m *mountFiles) *node
 func noFiles() *memoryStore { return &memoryStore{files: map[session.Key][]byte{}} }
 
 // open opens the session of key with its persistence path on the mount.
-func (n *node) open(t *testing.T, instance string) (session.Name, Opened) {
+func (n *node) open(t *testing.T, instance string) (session.Name, keep.Opened) {
 	t.Helper()
-	got, err := n.Open(t.Context(), one, session.Params{Instance: instance, Buffer: 100, Shared: true})
+	got, err := n.Keeper.Open(t.Context(), one, session.Params{Instance: instance, Buffer: 100, Shared: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +122,11 @@ func (n *node) open(t *testing.T, instance string) (session.Name, Opened) {
 // hold announces the first files and lets some of them go.
 func (n *node) hold(t *testing.T, name session.Name, announced, released int) {
 	t.Helper()
-	if _, _, err := n.Preload(name, trainPaths[:announced]); err != nil {
+	if _, _, err := n.Sessions.Preload(name, trainPaths[:announced]); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, n.Prefetcher, name, trainPaths[:announced])
-	if _, _, err := n.Release(name, trainPaths[:released]); err != nil {
+	if _, _, err := n.Sessions.Release(name, trainPaths[:released]); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -135,7 +136,7 @@ func TestAnotherNodeGoesOnWithWhatWasHeld(t *testing.T) {
 		mount := newMountFiles()
 		a := startNode(t, "a", noFiles(), mount)
 		name, got := a.open(t, "first")
-		if got.Persistence.Kind != KindMount {
+		if got.Persistence.Kind != keep.KindMount {
 			t.Errorf("%+v", got.Persistence)
 		}
 		a.hold(t, name, 12, 5)
@@ -144,7 +145,7 @@ func TestAnotherNodeGoesOnWithWhatWasHeld(t *testing.T) {
 		b := startNode(t, "b", noFiles(), mount)
 		defer b.stop()
 		name, got = b.open(t, "second")
-		if got.Adopted != 7 || got.Persistence.Kind != KindMount {
+		if got.Adopted != 7 || got.Persistence.Kind != keep.KindMount {
 			t.Fatalf("%+v", got)
 		}
 		for _, f := range wait(t, b.Prefetcher, name, trainPaths[5:12]) {
@@ -166,12 +167,12 @@ func TestStateOnTheMountIsSeldomSavedAndFollows(t *testing.T) {
 		name, _ := a.open(t, "first")
 		saves, last := 0, ""
 		for i := range 60 {
-			if _, _, err := a.Preload(name, trainPaths[i%20:i%20+1]); err != nil {
+			if _, _, err := a.Sessions.Preload(name, trainPaths[i%20:i%20+1]); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if _, _, err := a.Release(name, trainPaths[i%20:i%20+1]); err != nil {
+			if _, _, err := a.Sessions.Release(name, trainPaths[i%20:i%20+1]); err != nil {
 				t.Fatal(err)
 			}
 			if text := mount.text(one); text != last {
@@ -181,10 +182,10 @@ func TestStateOnTheMountIsSeldomSavedAndFollows(t *testing.T) {
 		if saves < 4 || saves > 7 {
 			t.Errorf("saved %d times in a minute", saves)
 		}
-		if _, err := a.CloseSession(name.Session, one.UID, false); err != nil {
+		if _, err := a.Keeper.Close(name.Session, one.UID, false); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(shareEvery + saveEvery)
+		time.Sleep(keep.ShareEvery + keep.SaveEvery)
 		synctest.Wait()
 		if text := mount.text(one); text != "" {
 			t.Errorf("a session that was closed is on the mount: %s", text)
@@ -198,17 +199,17 @@ func TestStateOfANodeAtWorkIsNotTaken(t *testing.T) {
 		a := startNode(t, "a", noFiles(), mount)
 		name, _ := a.open(t, "first")
 		a.hold(t, name, 12, 5)
-		time.Sleep(shareEvery + saveEvery)
+		time.Sleep(keep.ShareEvery + keep.SaveEvery)
 		synctest.Wait()
 		left := mount.later() // what others find if a dies now
 
 		b := startNode(t, "b", noFiles(), mount)
 		_, got := b.open(t, "second")
-		if got.Adopted != 0 || got.Persistence.Kind == KindMount || !strings.Contains(got.Persistence.Reason, `host "a"`) {
+		if got.Adopted != 0 || got.Persistence.Kind == keep.KindMount || !strings.Contains(got.Persistence.Reason, `host "a"`) {
 			t.Errorf("%+v", got)
 		}
 		before := mount.text(one)
-		time.Sleep(2 * shareEvery)
+		time.Sleep(2 * keep.ShareEvery)
 		synctest.Wait()
 		if mount.text(one) != before {
 			t.Error("it was overwritten")
@@ -216,7 +217,7 @@ func TestStateOfANodeAtWorkIsNotTaken(t *testing.T) {
 		b.stop()
 		a.stop()
 
-		time.Sleep(inUse)
+		time.Sleep(keep.InUse)
 		c := startNode(t, "c", noFiles(), left)
 		defer c.stop()
 		if _, got := c.open(t, "third"); got.Adopted != 7 {
@@ -232,22 +233,22 @@ func TestANodeWhoseStateWasTakenStopsSavingIt(t *testing.T) {
 		defer a.stop()
 		name, _ := a.open(t, "first")
 		a.hold(t, name, 12, 5)
-		time.Sleep(inUse + shareEvery + saveEvery) // it is silent, and seems dead
+		time.Sleep(keep.InUse + keep.ShareEvery + keep.SaveEvery) // it is silent, and seems dead
 		b := startNode(t, "b", noFiles(), mount)
 		defer b.stop()
 		if _, got := b.open(t, "second"); got.Adopted != 7 {
 			t.Fatalf("%+v", got)
 		}
-		time.Sleep(shareEvery + saveEvery)
-		if _, _, err := a.Release(name, trainPaths[5:6]); err != nil {
+		time.Sleep(keep.ShareEvery + keep.SaveEvery)
+		if _, _, err := a.Sessions.Release(name, trainPaths[5:6]); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * shareEvery)
+		time.Sleep(2 * keep.ShareEvery)
 		synctest.Wait()
 		if text := mount.text(one); !strings.Contains(text, `"host":"b"`) {
 			t.Errorf("the mount has %s", text)
 		}
-		if _, got := a.open(t, "first"); got.Persistence.Kind == KindMount || got.Persistence.Reason == "" {
+		if _, got := a.open(t, "first"); got.Persistence.Kind == keep.KindMount || got.Persistence.Reason == "" {
 			t.Errorf("a is told %+v", got.Persistence)
 		}
 	})
@@ -259,19 +260,19 @@ func TestWhatWasClosedElsewhereIsNotHeldAgain(t *testing.T) {
 		a := startNode(t, "a", own, mount)
 		name, _ := a.open(t, "first")
 		a.hold(t, name, 12, 5)
-		time.Sleep(2 * shareEvery)
+		time.Sleep(2 * keep.ShareEvery)
 		a.stop()
 
 		b := startNode(t, "b", noFiles(), mount)
 		name, _ = b.open(t, "second")
-		if _, err := b.CloseSession(name.Session, one.UID, false); err != nil {
+		if _, err := b.Keeper.Close(name.Session, one.UID, false); err != nil {
 			t.Fatal(err)
 		}
 		b.stop()
 
 		a = startNode(t, "a", own, mount)
 		defer a.stop()
-		if _, got := a.open(t, "third"); got.Adopted != 0 || got.Persistence.Kind != KindMount {
+		if _, got := a.open(t, "third"); got.Adopted != 0 || got.Persistence.Kind != keep.KindMount {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -287,7 +288,7 @@ func TestTheNewerStateOfNodeAndMountCounts(t *testing.T) {
 		time.Sleep(time.Minute)
 		b := startNode(t, "b", noFiles(), mount)
 		name, _ = b.open(t, "second")
-		if _, _, err := b.Release(name, trainPaths[:10]); err != nil {
+		if _, _, err := b.Sessions.Release(name, trainPaths[:10]); err != nil {
 			t.Fatal(err)
 		}
 		b.stop()
@@ -313,11 +314,11 @@ func TestWhatIsNoSessionIsNotReplaced(t *testing.T) {
 			mount.files[one] = []byte(text)
 			a := startNode(t, "a", noFiles(), mount)
 			name, got := a.open(t, "first")
-			if got.Persistence.Kind == KindMount || got.Persistence.Reason == "" {
+			if got.Persistence.Kind == keep.KindMount || got.Persistence.Reason == "" {
 				t.Errorf("beside %s: %+v", text, got.Persistence)
 			}
 			a.hold(t, name, 12, 5)
-			time.Sleep(2 * shareEvery)
+			time.Sleep(2 * keep.ShareEvery)
 			a.stop()
 			if now := mount.text(one); now != text {
 				t.Errorf("%s became %s", text, now)
@@ -335,11 +336,11 @@ func TestAStoreThatIsDownCostsNothingButTheSharedState(t *testing.T) {
 		a.view.down = true
 		a.view.mu.Unlock()
 		a.hold(t, name, 12, 5)
-		time.Sleep(5 * shareEvery)
+		time.Sleep(5 * keep.ShareEvery)
 		a.view.mu.Lock()
 		a.view.down = false
 		a.view.mu.Unlock()
-		time.Sleep(shareEvery + saveEvery)
+		time.Sleep(keep.ShareEvery + keep.SaveEvery)
 		synctest.Wait()
 		if text := mount.text(one); strings.Count(text, `"path"`) != 7 {
 			t.Errorf("when it is up again the mount has %s", text)
@@ -349,7 +350,7 @@ func TestAStoreThatIsDownCostsNothingButTheSharedState(t *testing.T) {
 		b := startNode(t, "b", own, mount)
 		defer b.stop()
 		b.view.down = true
-		if _, got := b.open(t, "second"); got.Adopted != 7 || got.Persistence.Kind == KindMount || !errors.Is(got.Persistence.Detail, errDown) {
+		if _, got := b.open(t, "second"); got.Adopted != 7 || got.Persistence.Kind == keep.KindMount || !errors.Is(got.Persistence.Detail, errDown) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -11,13 +11,8 @@ func registerMetrics(reg prometheus.Registerer, p *Prefetcher) error {
 	if reg == nil {
 		return nil
 	}
-	totals := func() session.Totals {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.mu.book.Totals()
-	}
 	counter := func(name, help string, value func(session.Totals) int64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value(totals())) })
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value(p.Sessions.Totals())) })
 	}
 	collectors := []prometheus.Collector{
 		counter("pailfs_prefetch_preloaded_total", "Paths that samplers announced.", func(t session.Totals) int64 { return t.Preloaded }),
@@ -28,9 +23,7 @@ func registerMetrics(reg prometheus.Registerer, p *Prefetcher) error {
 		counter("pailfs_prefetch_leaked_total", "Holders whose lease ran out.", func(t session.Totals) int64 { return t.Leaked }),
 		counter("pailfs_prefetch_adopted_total", "Holders that a restarted worker took over.", func(t session.Totals) int64 { return t.Adopted }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pailfs_prefetch_charged_bytes", Help: "Bytes of the cache that sessions hold."}, func() float64 {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			_, charged := p.mu.book.Budget()
+			_, charged := p.Sessions.Budget()
 			return float64(charged)
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pailfs_prefetch_in_flight", Help: "Objects that are being prefetched."}, func() float64 {

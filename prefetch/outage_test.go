@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/pailfs/pailfs/prefetch/announced"
 	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -33,23 +34,23 @@ func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 		shown.Denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasSuffix(path, "shut") }
 		p, stop := running(t, Config{Rights: shown}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
-		got, err := p.Open(t.Context(), session.Key{UID: 7}, session.Params{Buffer: 10, Who: user("")})
+		got, err := p.Keeper.Open(t.Context(), session.Key{UID: 7}, session.Params{Buffer: 10, Who: user("")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		n, paths := session.Name{Session: got.Session, UID: 7}, []string{"d/a", "d", "d/shut", "d/missing", "d/none"}
-		if _, _, err := p.Preload(n, paths[:4]); err != nil {
+		if _, _, err := p.Sessions.Preload(n, paths[:4]); err != nil {
 			t.Fatal(err)
 		}
 		asked := func(who session.Who) (states []session.File) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			waited, done, err := p.Wait(ctx, who, n, paths)
+			waited, done, err := p.Sessions.Wait(ctx, who, n, paths)
 			if err != nil || !done {
 				t.Fatal(waited, done, err)
 			}
-			status, err := p.Status(t.Context(), who, n, paths)
+			status, err := p.Sessions.Status(t.Context(), who, n, paths)
 			if diff := cmp.Diff(waited, status, cmpopts.EquateErrors(), cmpopts.EquateComparable(session.Who{})); err != nil || diff != "" {
 				t.Errorf("%v, status differs:\n%s", err, diff)
 			}
@@ -67,7 +68,7 @@ func TestReadyFilesStayReadyWhileTheStoreIsAway(t *testing.T) {
 		want("before", user(""), file, failed, failed, failed, unknown)
 		shown.Away.Store(true)
 		want("the store is away", user(""), ready, failed, failed, failed, unknown)
-		untold := session.File{State: Untold}
+		untold := session.File{State: announced.Untold}
 		want("another process asks", user("d"), untold, untold, untold, untold, unknown)
 		want("root asks", session.Root(), file, failed, failed, failed, unknown)
 		shown.Away.Store(false)
@@ -161,16 +162,16 @@ func TestTheSizesOfASessionAreToldToWhoFoundThem(t *testing.T) {
 		defer stop()
 		open := func(who session.Who, announced, released string) (n session.Name) {
 			t.Helper()
-			got, err := p.Open(t.Context(), session.Key{UID: 7}, session.Params{Instance: "i", Buffer: 10, Who: who})
+			got, err := p.Keeper.Open(t.Context(), session.Key{UID: 7}, session.Params{Instance: "i", Buffer: 10, Who: who})
 			if err != nil {
 				t.Fatal(err)
 			}
 			n = session.Name{Session: got.Session, UID: 7}
-			if _, _, err := p.Preload(n, []string{announced, released}); err != nil {
+			if _, _, err := p.Sessions.Preload(n, []string{announced, released}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute) // it is there
-			if _, _, err := p.Release(n, []string{released}); err != nil {
+			if _, _, err := p.Sessions.Release(n, []string{released}); err != nil {
 				t.Fatal(err)
 			}
 			return n
@@ -187,16 +188,16 @@ func TestTheSizesOfASessionAreToldToWhoFoundThem(t *testing.T) {
 			{replaced, session.Files{Files: 2}, session.Files{Files: 1}, false},
 			{session.Root(), session.Files{Files: 2, Bytes: 2000}, session.Files{Files: 1, Bytes: 1000}, true},
 		} {
-			s, err := p.Session(n.Session, test.who)
+			s, err := p.Sessions.Session(n.Session, test.who)
 			if err != nil || s.Ready != test.ready || s.Released != test.released || (s.Charged > 0) != test.charged {
 				t.Errorf("%+v: %+v, %v", test.who, s, err)
 			}
 		}
 		open(user("d"), "x", "d/a")
-		if s, err := p.Session(n.Session, user("d")); err != nil || s.Ready != (session.Files{Files: 3, Bytes: 1000}) || s.Released.Bytes != 0 {
+		if s, err := p.Sessions.Session(n.Session, user("d")); err != nil || s.Ready != (session.Files{Files: 3, Bytes: 1000}) || s.Released.Bytes != 0 {
 			t.Errorf("beside what another process has found: %+v, %v", s, err)
 		}
-		if _, err := p.Session(n.Session, session.As(8, 8, session.Groups{}, session.Base{})); err == nil {
+		if _, err := p.Sessions.Session(n.Session, session.As(8, 8, session.Groups{}, session.Base{})); err == nil {
 			t.Error("told another user")
 		}
 	})

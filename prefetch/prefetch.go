@@ -2,6 +2,8 @@ package prefetch
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,9 +15,11 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/prefetch/announced"
 	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/guess"
 	"github.com/pailfs/pailfs/prefetch/internal/scheduler"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/residency"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -24,11 +28,7 @@ import (
 
 // Cache is what this package needs of a [cache.Cache].
 type Cache interface {
-	residency.Cache
-	Fetch(ctx context.Context, obj oss.Object) error
-	Hold(obj oss.Object)
-	Unhold(obj oss.Object, released bool)
-	HoldsBroken() uint64
+	announced.Cache
 	Accesses() <-chan oss.Object
 	Stats() cache.Stats
 }
@@ -46,9 +46,9 @@ type Config struct {
 	Width func() int
 	// Store keeps the sessions on this node over the daemon's death; nil means that
 	// nothing does.
-	Store Store
+	Store keep.Store
 	// Shared keeps them for other nodes as well, nil if nothing does. It needs Store.
-	Shared Store
+	Shared keep.Store
 	// Host names this node in what is shared.
 	Host string
 	// Guess fetches ahead what is likely to be read next though nobody announced it.
@@ -61,6 +61,9 @@ type Config struct {
 
 // Prefetcher brings objects into a cache. It is safe for concurrent use.
 type Prefetcher struct {
+	// Sessions are what samplers announced, and Keeper opens and closes them.
+	Sessions *announced.Sessions
+	Keeper   *keep.Keeper
 	// Warm are the jobs that bring paths into the cache.
 	Warm *warm.Jobs
 	// Paths tells what of paths is in the cache.
@@ -72,32 +75,6 @@ type Prefetcher struct {
 
 	sched   *scheduler.Scheduler
 	guesses *guess.Guesser
-	resolve chan struct{}
-	goAway  chan struct{}
-	// loading has a place for each file of a session that is being read.
-	loading chan struct{}
-
-	mu struct {
-		sync.Mutex
-		book *session.Book
-		// fetches are the entries whose objects are held in the cache.
-		fetches map[*session.Entry]*fetch
-		// running are those of them with files that were not begun yet.
-		running []*fetch
-		// readers tells whose an object is that is read.
-		readers map[oss.Object]*session.Entry
-		// leaving are fetches that nobody holds any more, still held in the cache, and
-		// drop objects that are to leave it and were in use.
-		leaving []*fetch
-		drop    []oss.Object
-		// changed, if somebody waits, is closed when anything changes.
-		changed chan struct{}
-		broken  uint64
-		// toldStreamed says that a warning was given of what is too large to be held.
-		toldStreamed bool
-		// keeping tells where the sessions are kept.
-		keeping map[session.Key]*keeping
-	}
 }
 
 // New returns a Prefetcher, which does nothing until Run is called. The tree serves
@@ -118,15 +95,13 @@ func New(cfg Config, tree manifest.Tree, c Cache, reg prometheus.Registerer, log
 	if cfg.Width == nil {
 		cfg.Width = func() int { return 64 }
 	}
-	p := &Prefetcher{cfg: cfg, cache: c, log: log, resolve: make(chan struct{}, 1), goAway: make(chan struct{}, 1), loading: make(chan struct{}, loaders), Paths: residency.New(cfg.Rights, c)}
-	p.mu.book = session.NewBook(session.Config{Budget: p.budget(), Ledger: cfg.Ledger, Cost: cache.Cost})
-	p.mu.fetches = make(map[*session.Entry]*fetch)
-	p.mu.readers = make(map[oss.Object]*session.Entry)
-	p.mu.keeping = make(map[session.Key]*keeping)
-	p.mu.broken = c.HoldsBroken()
-	p.Warm = warm.New(warm.Config{Rights: cfg.Rights, Ledger: cfg.Ledger, NewID: cfg.NewID, Held: p.held, Wake: func() { p.sched.Wake() }}, c)
+	p := &Prefetcher{cfg: cfg, cache: c, Paths: residency.New(cfg.Rights, c)}
+	wake := func() { p.sched.Wake() }
+	p.Sessions = announced.New(announced.Config{Rights: cfg.Rights, Ledger: cfg.Ledger, Budget: p.budget(), Wake: wake, Log: log}, c)
+	p.Keeper = keep.New(keep.Config{Store: cfg.Store, Shared: cfg.Shared, Host: cfg.Host, Rights: cfg.Rights, NewID: cfg.NewID, Log: log}, p.Sessions)
+	p.Warm = warm.New(warm.Config{Rights: cfg.Rights, Ledger: cfg.Ledger, NewID: cfg.NewID, Held: p.Sessions.Budget, Wake: wake}, c)
 	p.guesses = guess.New(tree, c, cfg.Prefix)
-	p.sched = scheduler.New(cfg.Width, p.room, p.nextAnnounced, p.guesses.NextAhead, p.Warm.Next, p.guesses.NextBehind)
+	p.sched = scheduler.New(cfg.Width, p.room, p.Sessions.Next, p.guesses.NextAhead, p.Warm.Next, p.guesses.NextBehind)
 	if err := registerMetrics(reg, p); err != nil {
 		return nil, fmt.Errorf("register metrics of prefetch: %w", err)
 	}
@@ -140,9 +115,8 @@ const keepEvery = time.Second
 func (p *Prefetcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { p.sched.Run(ctx) })
-	loops.Go(func() { p.runResolve(ctx) })
-	loops.Go(func() { p.runSave(ctx) })
-	loops.Go(func() { p.runLetGo(ctx) })
+	loops.Go(func() { p.Sessions.Run(ctx) })
+	loops.Go(func() { p.Keeper.Run(ctx) })
 	loops.Go(func() { p.runAccesses(ctx) })
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
@@ -172,45 +146,16 @@ func (p *Prefetcher) runAccesses(ctx context.Context) {
 
 // accessed notes that o is read.
 func (p *Prefetcher) accessed(ctx context.Context, o oss.Object) {
-	p.mu.Lock()
-	if e := p.mu.readers[o]; e != nil {
-		p.mu.book.Read(time.Now(), e)
-		p.mu.Unlock()
-		return
-	}
-	p.mu.Unlock()
-	if p.cfg.Guess && p.guesses.Opened(ctx, o) {
+	if !p.Sessions.Read(o) && p.cfg.Guess && p.guesses.Opened(ctx, o) {
 		p.sched.Wake()
 	}
 }
 
-// keep does what time demands: leases, the budget, and what the cache had to give
-// up.
+// keep does what time demands.
 func (p *Prefetcher) keep(now time.Time) {
-	budget := p.budget()
-	broken := p.cache.HoldsBroken()
-	p.mu.Lock()
-	p.mu.book.SetBudget(budget)
-	leaked := p.mu.book.Expire(now)
-	p.settleLocked()
-	recheck := broken != p.mu.broken
-	p.mu.broken = broken
-	drop := p.mu.drop
-	p.mu.drop = nil
-	p.mu.Unlock()
-	for _, o := range drop {
-		// It may be held or open by now: then it is not ours to drop.
-		_, _ = p.cache.Evict(o)
-	}
-	if leaked > 0 {
-		p.log.Warn("released files whose lease had run out", "count", leaked)
-	}
-	if recheck {
-		p.recheck()
-	}
+	p.Sessions.Keep(now, p.budget())
 	p.Warm.Expire(now)
 	p.sched.Wake()
-	p.wakeResolve()
 }
 
 // budget returns how many bytes sessions may hold: nine tenths of the SSD tier,
@@ -223,58 +168,28 @@ func (p *Prefetcher) budget() int64 {
 	return stats.Memory.Limit / 4
 }
 
-// held returns how many bytes sessions may hold, and how many they do.
-func (p *Prefetcher) held() (budget, charged int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.book.Budget()
-}
-
 // room returns how many bytes may be in flight for prefetching.
 func (p *Prefetcher) room() int64 { return p.cache.Stats().Memory.Limit / 2 }
 
-// settleLocked does what must follow a change of the book: what nobody holds is
-// let go, and everybody who waits looks again.
-func (p *Prefetcher) settleLocked() {
-	for _, e := range p.mu.book.TakeGone() {
-		p.dropLocked(e)
-	}
-	if p.mu.changed != nil {
-		close(p.mu.changed)
-		p.mu.changed = nil
-	}
-}
-
-// changedLocked returns a channel that is closed at the next change.
-func (p *Prefetcher) changedLocked() <-chan struct{} {
-	if p.mu.changed == nil {
-		p.mu.changed = make(chan struct{})
-	}
-	return p.mu.changed
-}
-
-func (p *Prefetcher) wakeResolve() {
-	select {
-	case p.resolve <- struct{}{}:
-	default:
-	}
+// randomID returns a name that nobody can guess.
+func randomID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // it never fails: it would rather end the process
+	return hex.EncodeToString(b[:])
 }
 
 // Overview returns the state of everything, for status.
 func (p *Prefetcher) Overview() Status {
-	jobs := p.Warm.Len()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := Status{Totals: p.mu.book.Totals(), Sessions: p.mu.book.Summaries(time.Now()), InFlight: p.sched.InFlight(), WarmJobs: jobs}
-	s.Budget, s.Charged = p.mu.book.Budget()
-	return s
+	o := p.Sessions.Overview()
+	return Status{
+		Budget: o.Budget, Charged: o.Charged, Totals: o.Totals, Sessions: o.Sessions,
+		InFlight: p.sched.InFlight(), WarmJobs: p.Warm.Len(),
+	}
 }
 
 // OverviewOf returns what a user may know of it who is not told all.
 func (p *Prefetcher) OverviewOf(user budget.User, who session.Who) Status {
 	s := p.Overview()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.Sessions = p.mu.book.SummariesOf(time.Now(), user, who)
+	s.Sessions = p.Sessions.SummariesOf(user, who)
 	return s
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 	"github.com/pailfs/pailfs/prefetch/warm"
@@ -32,7 +32,7 @@ var one = session.Key{UID: 7, Task: "task"}
 // open opens a session and returns the name of its stream 0.
 func open(t *testing.T, p *Prefetcher, key session.Key, buffer int) session.Name {
 	t.Helper()
-	got, err := p.Open(t.Context(), key, session.Params{Instance: "i", Buffer: buffer})
+	got, err := p.Keeper.Open(t.Context(), key, session.Params{Instance: "i", Buffer: buffer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func wait(t *testing.T, p *Prefetcher, n session.Name, paths []string) []session
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	files, done, err := p.Wait(ctx, session.Root(), n, paths)
+	files, done, err := p.Sessions.Wait(ctx, session.Root(), n, paths)
 	if err != nil || !done {
 		t.Fatalf("not settled: %v, %+v", err, files)
 	}
@@ -59,7 +59,7 @@ func TestAnnouncedFilesAreFetchedManyAtOnceAndHeldUntilReleased(t *testing.T) {
 		defer stop()
 		n := open(t, p, one, 1000)
 		began := time.Now()
-		if out, _, err := p.Preload(n, paths); err != nil || out.Accepted != 500 {
+		if out, _, err := p.Sessions.Preload(n, paths); err != nil || out.Accepted != 500 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		for _, f := range wait(t, p, n, paths) {
@@ -74,7 +74,7 @@ func TestAnnouncedFilesAreFetchedManyAtOnceAndHeldUntilReleased(t *testing.T) {
 		if _, held := c.Count(); held != 500 {
 			t.Errorf("%d are held", held)
 		}
-		if released, _, err := p.Release(n, paths); err != nil || released != 500 {
+		if released, _, err := p.Sessions.Release(n, paths); err != nil || released != 500 {
 			t.Errorf("%d released, %v", released, err)
 		}
 		synctest.Wait()
@@ -98,7 +98,7 @@ func TestRoomIsTheBackpressure(t *testing.T) {
 				t.Fatal("it does not go on")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			out, _, err := p.PreloadPatiently(ctx, n, paths[next:])
+			out, _, err := p.Sessions.PreloadPatiently(ctx, n, paths[next:])
 			cancel()
 			if err != nil {
 				t.Fatal(err)
@@ -110,7 +110,7 @@ func TestRoomIsTheBackpressure(t *testing.T) {
 			if o := p.Overview(); o.Charged > o.Budget {
 				t.Fatalf("%d of %d bytes are charged", o.Charged, o.Budget)
 			}
-			if _, _, err := p.Release(n, inUse); err != nil {
+			if _, _, err := p.Sessions.Release(n, inUse); err != nil {
 				t.Fatal(err)
 			}
 			inUse = nil
@@ -128,7 +128,7 @@ func TestFolderIsOneUnitAndFailuresAreTold(t *testing.T) {
 		defer stop()
 		n := open(t, p, one, 10)
 		paths := []string{"clip", "missing", "huge", "bad"}
-		if out, _, err := p.Preload(n, paths); err != nil || out.Accepted != 4 {
+		if out, _, err := p.Sessions.Preload(n, paths); err != nil || out.Accepted != 4 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		files := wait(t, p, n, paths)
@@ -159,7 +159,7 @@ func TestWhatIsTooLargeToBeHeldIsSaidOnce(t *testing.T) {
 		p, stop := runningWith(t, Config{}, tree, c, slog.New(slog.NewTextHandler(&said, nil)))
 		n := open(t, p, one, 10)
 		paths := []string{"a", "b", "c", "small"}
-		if _, _, err := p.Preload(n, paths); err != nil {
+		if _, _, err := p.Sessions.Preload(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		for i, f := range wait(t, p, n, paths) {
@@ -185,14 +185,14 @@ func TestReleaseStopsWhatIsOnItsWay(t *testing.T) {
 		p, stop := running(t, Config{}, prefetchtest.NewTree(1000, paths...), c)
 		defer stop()
 		n := open(t, p, one, 10)
-		if _, _, err := p.Preload(n, paths); err != nil {
+		if _, _, err := p.Sessions.Preload(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		if most, _ := c.Flights(); most != 10 {
 			t.Fatalf("%d on their way", most)
 		}
-		if _, _, err := p.Release(n, paths); err != nil {
+		if _, _, err := p.Sessions.Release(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -212,14 +212,14 @@ func TestReadyIsNotSaidOfWhatTheCacheGaveUp(t *testing.T) {
 		p, stop := running(t, Config{}, tree, c)
 		defer stop()
 		n := open(t, p, one, 10)
-		if _, _, err := p.Preload(n, paths); err != nil {
+		if _, _, err := p.Sessions.Preload(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		wait(t, p, n, paths)
 		c.Slow(time.Minute)
 		c.Lose(tree[paths[1]])
 		time.Sleep(2 * keepEvery)
-		files, err := p.Status(context.Background(), session.Root(), n, paths)
+		files, err := p.Sessions.Status(context.Background(), session.Root(), n, paths)
 		if err != nil || files[0].State != "ready" || files[1].State != "fetching" {
 			t.Errorf("%+v, %v", files, err)
 		}
@@ -236,7 +236,7 @@ func TestLeaseEndsWithSilence(t *testing.T) {
 		p, stop := running(t, Config{}, prefetchtest.NewTree(1000, paths...), c)
 		defer stop()
 		n := open(t, p, one, 10)
-		if _, _, err := p.Preload(n, paths); err != nil {
+		if _, _, err := p.Sessions.Preload(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(session.DefaultLease - time.Minute)
@@ -247,7 +247,7 @@ func TestLeaseEndsWithSilence(t *testing.T) {
 		if _, held := c.Count(); held != 0 {
 			t.Errorf("%d are held after it", held)
 		}
-		if _, err := p.Quota(n); !errors.Is(err, session.ErrNoSession) {
+		if _, err := p.Sessions.Quota(n); !errors.Is(err, session.ErrNoSession) {
 			t.Errorf("the session lives: %v", err)
 		}
 	})
@@ -259,7 +259,9 @@ type memoryStore struct {
 	files map[session.Key][]byte
 }
 
-func (s *memoryStore) Where(session.Key) Persistence { return Persistence{Kind: KindNode} }
+func (s *memoryStore) Where(session.Key) keep.Persistence {
+	return keep.Persistence{Kind: keep.KindNode}
+}
 
 func (s *memoryStore) Load(_ context.Context, key session.Key) ([]byte, error) {
 	s.mu.Lock()
@@ -291,11 +293,11 @@ func TestADaemonGoesOnWhereItStopped(t *testing.T) {
 		tree := prefetchtest.NewTree(1000, paths...)
 		p, stop := running(t, Config{Store: store}, tree, prefetchtest.NewCache(1<<30))
 		n := open(t, p, one, 100)
-		if _, _, err := p.Preload(n, paths); err != nil {
+		if _, _, err := p.Sessions.Preload(n, paths); err != nil {
 			t.Fatal(err)
 		}
 		wait(t, p, n, paths)
-		if _, _, err := p.Release(n, paths[:5]); err != nil {
+		if _, _, err := p.Sessions.Release(n, paths[:5]); err != nil {
 			t.Fatal(err)
 		}
 		stop() // the daemon goes; its cache with it
@@ -303,77 +305,22 @@ func TestADaemonGoesOnWhereItStopped(t *testing.T) {
 		c := prefetchtest.NewCache(1 << 30)
 		p, stop = running(t, Config{Store: store}, tree, c)
 		defer stop()
-		got, err := p.Open(t.Context(), one, session.Params{Instance: "i", Buffer: 100})
-		if err != nil || got.Adopted != 15 || got.Persistence.Kind != KindNode {
+		got, err := p.Keeper.Open(t.Context(), one, session.Params{Instance: "i", Buffer: 100})
+		if err != nil || got.Adopted != 15 || got.Persistence.Kind != keep.KindNode {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		wait(t, p, session.Name{Session: got.Session, UID: one.UID}, paths[5:])
 		if fetches, held := c.Count(); fetches != 15 || held != 15 {
 			t.Errorf("%d fetched, %d held", fetches, held)
 		}
-		if _, err := p.CloseSession(got.Session, one.UID, false); err != nil {
+		if _, err := p.Keeper.Close(got.Session, one.UID, false); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * saveEvery)
+		time.Sleep(2 * keep.SaveEvery)
 		store.mu.Lock()
 		defer store.mu.Unlock()
 		if len(store.files) != 0 {
 			t.Error("a session that was closed is still saved")
-		}
-	})
-}
-
-func TestSessionFilesThatAreDamagedAreRefusedOrCutShort(t *testing.T) {
-	held := []session.Held{{Path: "a"}, {Path: "b", Index: 2, Seq: 1}, {Folder: "d/e/", Path: "c"}, {Folder: "f/", Path: "c"}, {Folder: "d/e/", Path: "g"}}
-	good, err := encodeSession(savedHeader{Key: one}, session.Params{Buffer: 5, Lease: time.Minute}, held, time.Unix(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := decodeSession(good)
-	if err != nil || !slices.Equal(s.Held, held) || s.params().Lease != time.Minute || s.params().Buffer != 5 {
-		t.Errorf("%+v, %v", s, err)
-	}
-	lines := strings.SplitAfter(string(good), "\n")
-	for text, want := range map[string]int{
-		lines[0] + lines[1]:                                           1,
-		lines[0] + lines[1] + lines[2][:7]:                            1,
-		lines[0] + `{"path":"../x"}`:                                  -1,
-		strings.Join(lines[:7], ""):                                   4,
-		lines[0] + `{"path":"a","in":1}`:                              -1,
-		lines[0] + `{"path":"a","in":-1}`:                             -1,
-		lines[0] + `{"folder":"d"}`:                                   -1,
-		lines[0] + `{"folder":"../"}`:                                 -1,
-		lines[0] + `{"folder":"d/"}` + "\n" + `{"path":"","in":1}`:    -1,
-		lines[0] + `{"folder":"d/"}` + "\n" + `{"path":"a/b","in":1}`: -1,
-		`{"pailfs_session":1}` + "\n" + `{"path":"d/e/c"}`:            1,
-		lines[0] + `{"path":"a","index":-1}`:                          -1,
-		"":                                                            -1,
-		"{}":                                                          -1,
-		"PNG":                                                         -1,
-		`{"pailfs_session":99}` + "\n" + lines[1]:                     -1,
-	} {
-		s, err := decodeSession([]byte(text))
-		if want < 0 && err == nil || want >= 0 && (err != nil || len(s.Held) != want) {
-			t.Errorf("%q: %+v, %v", text, s, err)
-		}
-	}
-}
-
-func FuzzDecodeSession(f *testing.F) {
-	good, err := encodeSession(savedHeader{Key: one}, session.Params{Buffer: 5}, []session.Held{{Path: "a"}}, time.Unix(0, 0))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := decodeSession(data)
-		if err != nil {
-			return
-		}
-		for _, h := range s.Held {
-			if rights.CheckPath(h.Folder+h.Path) != nil {
-				t.Errorf("took the path %q", h.Folder+h.Path)
-			}
 		}
 	})
 }
@@ -499,7 +446,7 @@ func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 		for i := range 200 {
 			clients.Go(func() {
 				key := session.Key{UID: uint32(i % 7), Task: "t", Worker: i}
-				got, err := p.Open(context.Background(), key, session.Params{Buffer: 5})
+				got, err := p.Keeper.Open(context.Background(), key, session.Params{Buffer: 5})
 				if err != nil {
 					t.Error(err)
 					return
@@ -508,15 +455,15 @@ func TestManyClientsAtOnceAllComeToTheirEnd(t *testing.T) {
 				for k := range 5 {
 					paths := []string{fmt.Sprintf("w%d/%d", i, k)}
 					ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-					if _, _, err := p.PreloadPatiently(ctx, n, paths); err != nil {
+					if _, _, err := p.Sessions.PreloadPatiently(ctx, n, paths); err != nil {
 						t.Error(err)
 					}
-					files, done, err := p.Wait(ctx, session.Root(), n, paths)
+					files, done, err := p.Sessions.Wait(ctx, session.Root(), n, paths)
 					cancel()
 					if err != nil || !done || files[0].State != "ready" {
 						t.Errorf("client %d: %+v, %v, %v", i, files, done, err)
 					}
-					if _, _, err := p.Release(n, paths); err != nil {
+					if _, _, err := p.Sessions.Release(n, paths); err != nil {
 						t.Error(err)
 					}
 				}
@@ -541,16 +488,16 @@ func TestOneUsersAnnouncementIsNotAnothers(t *testing.T) {
 		defer stop()
 		paths := []string{"vault/x", "pub/x"}
 		for _, who := range []session.Who{session.Root(), session.As(7, 7, session.Groups{}, session.Base{})} {
-			got, err := p.Open(t.Context(), session.Key{UID: who.UID}, session.Params{Buffer: 10, Who: who})
+			got, err := p.Keeper.Open(t.Context(), session.Key{UID: who.UID}, session.Params{Buffer: 10, Who: who})
 			if err != nil {
 				t.Fatal(err)
 			}
 			n := session.Name{Session: got.Session, UID: who.UID}
-			if _, _, err := p.Preload(n, paths); err != nil {
+			if _, _, err := p.Sessions.Preload(n, paths); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			files, done, err := p.Wait(ctx, who, n, paths)
+			files, done, err := p.Sessions.Wait(ctx, who, n, paths)
 			cancel()
 			if err != nil || !done || !files[1].Ready {
 				t.Fatal(files, done, err)
@@ -570,22 +517,22 @@ func TestASessionThatIsFoundAgainHasTheRightsOfWhoOpensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := prefetchtest.NewTree(1000, "x")
 		key := session.Key{UID: 7}
-		data, err := encodeSession(savedHeader{Key: key}, session.Params{Buffer: 10, Lease: time.Hour}, []session.Held{{Path: "x"}}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := fmt.Sprintf(`{"pailfs_session":2,"key":{"uid":7,"task":"","worker":0},"buffer":10,"lease_seconds":3600,"saved":%q}
+{"path":"x"}
+{"end":1}
+`, time.Now().UTC().Format(time.RFC3339))
 		denied := func(who session.Who, _ string) bool { return who.UID != 7 || who.Bits(0o700, 7, 7) == 0 }
-		store := &memoryStore{files: map[session.Key][]byte{key: data}}
+		store := &memoryStore{files: map[session.Key][]byte{key: []byte(data)}}
 		p, stop := running(t, Config{Store: store, Rights: prefetchtest.Rights{Names: tree, Denied: denied}}, tree, prefetchtest.NewCache(1<<30))
 		defer stop()
 		who := session.As(7, 7, session.Groups{}, session.Base{})
-		got, err := p.Open(t.Context(), key, session.Params{Buffer: 10, Who: who})
+		got, err := p.Keeper.Open(t.Context(), key, session.Params{Buffer: 10, Who: who})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		files, done, err := p.Wait(ctx, who, session.Name{Session: got.Session, UID: 7}, []string{"x"})
+		files, done, err := p.Sessions.Wait(ctx, who, session.Name{Session: got.Session, UID: 7}, []string{"x"})
 		if err != nil || !done || !files[0].Ready {
 			t.Errorf("%+v, %t, %v", files, done, err)
 		}

@@ -58,7 +58,7 @@ func TestWhoReadsWhatWasAnnouncedOvertakesTheOthers(t *testing.T) {
 	p, stop := running(t, Config{}, tree, c)
 	defer stop()
 	n := open(t, p, one, 100)
-	if _, _, err := p.Preload(n, paths); err != nil {
+	if _, _, err := p.Sessions.Preload(n, paths); err != nil {
 		t.Fatal(err)
 	}
 	next := func() string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 	"github.com/pailfs/pailfs/prefetch/warm"
@@ -38,7 +39,7 @@ const (
 // ones name paths only, and say nothing of what is there.
 func HandleLoader(m *Mux, p *prefetch.Prefetcher) {
 	l := &loader{p: p}
-	m.released = p.Released
+	m.released = p.Sessions.Released
 	Handle(m, "loader.open", Anyone, l.open)
 	Handle(m, "loader.close", Anyone, l.close)
 	HandlePrompt(m, "loader.renew", Anyone, nil, l.renew)
@@ -83,12 +84,12 @@ type OpenParams struct {
 
 // OpenResult is the result of loader.open.
 type OpenResult struct {
-	Session     session.ID           `json:"session"`
-	Adopted     int                  `json:"adopted"`
-	Quota       int                  `json:"quota"`
-	Budget      int64                `json:"budget_bytes"`
-	Lease       float64              `json:"lease_seconds"`
-	Persistence prefetch.Persistence `json:"persistence"`
+	Session     session.ID       `json:"session"`
+	Adopted     int              `json:"adopted"`
+	Quota       int              `json:"quota"`
+	Budget      int64            `json:"budget_bytes"`
+	Lease       float64          `json:"lease_seconds"`
+	Persistence keep.Persistence `json:"persistence"`
 }
 
 func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult, error) {
@@ -111,7 +112,7 @@ func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult,
 		}
 		task = path
 	}
-	got, err := l.p.Open(ctx, session.Key{UID: c.UID, Guest: c.Guest, Task: task, Worker: in.Worker}, session.Params{
+	got, err := l.p.Keeper.Open(ctx, session.Key{UID: c.UID, Guest: c.Guest, Task: task, Worker: in.Worker}, session.Params{
 		Instance: in.Instance, Buffer: in.Buffer, DropOnRelease: in.DropOnRelease, Shared: in.Persistence != "",
 		Lease: time.Duration(in.Lease * float64(time.Second)), Who: c.Who(), Handle: c.Handle,
 	})
@@ -126,12 +127,12 @@ func (l *loader) open(ctx context.Context, c Caller, in OpenParams) (OpenResult,
 
 // keptFor is what c is told of where its session is kept. Who sees a subdirectory of the mount, as a
 // container does, is told paths below that, and no path of the host.
-func keptFor(c Caller, p prefetch.Persistence) prefetch.Persistence {
+func keptFor(c Caller, p keep.Persistence) keep.Persistence {
 	switch {
 	case c.Dir == "" && p.Detail != nil:
 		p.Reason += ": " + p.Detail.Error()
 	case c.Dir == "":
-	case p.Kind == prefetch.KindMount:
+	case p.Kind == keep.KindMount:
 		p.Path = seen(c.Dir, p.Path)
 	default:
 		p.Path = ""
@@ -151,7 +152,7 @@ type CloseResult struct {
 }
 
 func (l *loader) close(_ context.Context, c Caller, in CloseParams) (CloseResult, error) {
-	released, err := l.p.CloseSession(in.Session, c.UID, in.Keep)
+	released, err := l.p.Keeper.Close(in.Session, c.UID, in.Keep)
 	return CloseResult{released}, answerOf(err)
 }
 
@@ -166,7 +167,7 @@ type RenewResult struct {
 }
 
 func (l *loader) renew(_ context.Context, c Caller, in RenewParams) (RenewResult, error) {
-	lease, err := l.p.Renew(session.Name{Session: in.Session, UID: c.UID, Handle: c.Handle})
+	lease, err := l.p.Sessions.Renew(session.Name{Session: in.Session, UID: c.UID, Handle: c.Handle})
 	return RenewResult{lease.Seconds()}, answerOf(err)
 }
 
@@ -182,7 +183,7 @@ type QuotaResult struct {
 }
 
 func (l *loader) quota(_ context.Context, c Caller, in QuotaParams) (QuotaResult, error) {
-	quota, err := l.p.Quota(session.Name{Session: in.Session, UID: c.UID, Index: in.Index, Handle: c.Handle})
+	quota, err := l.p.Sessions.Quota(session.Name{Session: in.Session, UID: c.UID, Index: in.Index, Handle: c.Handle})
 	return QuotaResult{quota}, answerOf(err)
 }
 
@@ -232,9 +233,9 @@ func (l *loader) preload(ctx context.Context, c Caller, in PathsParams) (Preload
 	if in.Wait {
 		ctx, cancel := context.WithTimeout(ctx, preloadPatience)
 		defer cancel()
-		out, quota, err = l.p.PreloadPatiently(ctx, n, paths)
+		out, quota, err = l.p.Sessions.PreloadPatiently(ctx, n, paths)
 	} else {
-		out, quota, err = l.p.Preload(n, paths)
+		out, quota, err = l.p.Sessions.Preload(n, paths)
 	}
 	return PreloadResult{out.Accepted, out.Over, out.Dropped, quota, out.Held, out.NoRoom}, answerOf(err)
 }
@@ -251,7 +252,7 @@ func (l *loader) active(_ context.Context, c Caller, in PathsParams) (ActiveResu
 	if err != nil {
 		return ActiveResult{}, err
 	}
-	implicit, noRoom, err := l.p.Active(n, paths)
+	implicit, noRoom, err := l.p.Sessions.Active(n, paths)
 	return ActiveResult{implicit, noRoom}, answerOf(err)
 }
 
@@ -266,7 +267,7 @@ func (l *loader) release(_ context.Context, c Caller, in PathsParams) (ReleaseRe
 	if err != nil {
 		return ReleaseResult{}, err
 	}
-	released, unknown, err := l.p.Release(n, paths)
+	released, unknown, err := l.p.Sessions.Release(n, paths)
 	return ReleaseResult{released, unknown}, answerOf(err)
 }
 
@@ -345,7 +346,7 @@ func (l *loader) wait(ctx context.Context, c Caller, in PathsParams) (WaitResult
 	timeout := time.Duration(min(in.Timeout, maxWait.Milliseconds())) * time.Millisecond
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	files, done, err := l.p.Wait(waiting, c.Who(), n, paths)
+	files, done, err := l.p.Sessions.Wait(waiting, c.Who(), n, paths)
 	if err != nil {
 		return WaitResult{}, answerOf(err)
 	}
@@ -360,7 +361,7 @@ type StatusResult struct {
 
 func (l *loader) status(ctx context.Context, c Caller, in PathsParams) (StatusResult, error) {
 	if len(in.Paths) == 0 {
-		s, err := l.p.Session(in.Session, c.Who())
+		s, err := l.p.Sessions.Session(in.Session, c.Who())
 		if err != nil {
 			return StatusResult{}, answerOf(err)
 		}
@@ -373,7 +374,7 @@ func (l *loader) status(ctx context.Context, c Caller, in PathsParams) (StatusRe
 	if err != nil {
 		return StatusResult{}, err
 	}
-	files, err := l.p.Status(ctx, c.Who(), n, paths)
+	files, err := l.p.Sessions.Status(ctx, c.Who(), n, paths)
 	if err != nil {
 		return StatusResult{}, answerOf(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 	"github.com/pailfs/pailfs/prefetch/warm"
@@ -324,16 +325,16 @@ func TestWhoSeesAPartOfTheMountIsToldNoPathOfTheHost(t *testing.T) {
 	detail := errors.New("look for session: prefix/beside: connection refused")
 	for _, test := range []struct {
 		dir       string
-		kept      prefetch.Persistence
+		kept      keep.Persistence
 		path, why string
 	}{
-		{"", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r"}, "/cache/s", "r"},
-		{"view", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r"}, "", "r"},
-		{"", prefetch.Persistence{Kind: "mount", Path: "view/t/s"}, "view/t/s", ""},
-		{"view", prefetch.Persistence{Kind: "mount", Path: "view/t/s"}, "t/s", ""},
-		{"view/t", prefetch.Persistence{Kind: "mount", Path: "view/u/s"}, "", ""},
-		{"", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r", Detail: detail}, "/cache/s", "r: " + detail.Error()},
-		{"view", prefetch.Persistence{Kind: "node", Path: "/cache/s", Reason: "r", Detail: detail}, "", "r"},
+		{"", keep.Persistence{Kind: "node", Path: "/cache/s", Reason: "r"}, "/cache/s", "r"},
+		{"view", keep.Persistence{Kind: "node", Path: "/cache/s", Reason: "r"}, "", "r"},
+		{"", keep.Persistence{Kind: "mount", Path: "view/t/s"}, "view/t/s", ""},
+		{"view", keep.Persistence{Kind: "mount", Path: "view/t/s"}, "t/s", ""},
+		{"view/t", keep.Persistence{Kind: "mount", Path: "view/u/s"}, "", ""},
+		{"", keep.Persistence{Kind: "node", Path: "/cache/s", Reason: "r", Detail: detail}, "/cache/s", "r: " + detail.Error()},
+		{"view", keep.Persistence{Kind: "node", Path: "/cache/s", Reason: "r", Detail: detail}, "", "r"},
 	} {
 		if got := keptFor(Caller{Dir: test.dir}, test.kept); got.Path != test.path || got.Reason != test.why {
 			t.Errorf("on %q, of %+v, told %q, %q", test.dir, test.kept, got.Path, got.Reason)

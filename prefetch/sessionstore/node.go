@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -53,8 +53,8 @@ type Node struct {
 }
 
 var (
-	_ prefetch.Store   = (*Node)(nil)
-	_ prefetch.Expirer = (*Node)(nil)
+	_ keep.Store   = (*Node)(nil)
+	_ keep.Expirer = (*Node)(nil)
 )
 
 // NewNode returns a store in dir, which need not be there.
@@ -99,7 +99,7 @@ func savedUntil(path string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer func() { _ = f.Close() }()
-	return prefetch.SavedUntil(f)
+	return keep.SavedUntil(f)
 }
 
 // Bytes returns what the files take of the disk.
@@ -140,20 +140,20 @@ func (s *Node) name(key session.Key) string {
 
 func (s *Node) path(key session.Key) string { return filepath.Join(s.dir, s.name(key)) }
 
-// Where implements [prefetch.Store].
-func (s *Node) Where(key session.Key) prefetch.Persistence {
-	return prefetch.Persistence{
-		Kind: prefetch.KindNode, Path: s.path(key),
+// Where implements [keep.Store].
+func (s *Node) Where(key session.Key) keep.Persistence {
+	return keep.Persistence{
+		Kind: keep.KindNode, Path: s.path(key),
 		Reason: "sessions are kept beside this node's cache: another node will not know what this one held",
 	}
 }
 
-// Load implements [prefetch.Store].
+// Load implements [keep.Store].
 func (s *Node) Load(_ context.Context, key session.Key) ([]byte, error) {
 	return os.ReadFile(s.path(key))
 }
 
-// Save implements [prefetch.Store]. It does not wait for the disk: after a power
+// Save implements [keep.Store]. It does not wait for the disk: after a power
 // cut the state of a minute ago, or none, does as well.
 func (s *Node) Save(_ context.Context, key session.Key, data []byte) error {
 	s.mu.Lock()
@@ -203,7 +203,7 @@ func (s *Node) makeRoom(name string, bytes int64) error {
 	return nil
 }
 
-// Remove implements [prefetch.Store].
+// Remove implements [keep.Store].
 func (s *Node) Remove(_ context.Context, key session.Key) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +222,7 @@ func (s *Node) remove(name string) error {
 	return nil
 }
 
-// Expire implements [prefetch.Expirer].
+// Expire implements [keep.Expirer].
 func (s *Node) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/pailfs/pailfs/oss"
-	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
@@ -34,7 +34,7 @@ type Shared struct {
 	}
 }
 
-var _ prefetch.Store = (*Shared)(nil)
+var _ keep.Store = (*Shared)(nil)
 
 // mostRead bounds the file of a session that is read: anybody may have put it there who
 // may write. What one user may hold fits.
@@ -55,17 +55,17 @@ func (s *Shared) path(key session.Key) string {
 
 func (s *Shared) key(key session.Key) string { return s.prefix + s.path(key) }
 
-// Where implements [prefetch.Store].
-func (s *Shared) Where(key session.Key) prefetch.Persistence {
+// Where implements [keep.Store].
+func (s *Shared) Where(key session.Key) keep.Persistence {
 	switch {
 	case key.Task == "" || strings.HasPrefix(key.Task+"/", ".pailfs/"):
-		return prefetch.Persistence{Reason: "the root of the mount and .pailfs are no directories for it"}
+		return keep.Persistence{Reason: "the root of the mount and .pailfs are no directories for it"}
 	default:
-		return prefetch.Persistence{Kind: prefetch.KindMount, Path: s.path(key)}
+		return keep.Persistence{Kind: keep.KindMount, Path: s.path(key)}
 	}
 }
 
-// Load implements [prefetch.Store].
+// Load implements [keep.Store].
 func (s *Shared) Load(ctx context.Context, key session.Key) ([]byte, error) {
 	info, found, err := s.head(ctx, key)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Shared) note(key session.Key, there oss.Object) {
 	s.mu.seen[key] = there
 }
 
-// ours fails with [prefetch.ErrTaken] if somebody else has saved the session. What
+// ours fails with [keep.ErrTaken] if somebody else has saved the session. What
 // was removed is nobody's. It returns the metadata that the object is to have.
 func (s *Shared) ours(ctx context.Context, key session.Key) (map[string]string, error) {
 	there, found, err := s.head(ctx, key)
@@ -121,7 +121,7 @@ func (s *Shared) ours(ctx context.Context, key session.Key) (map[string]string, 
 	// The tag, not the time: an upload's answer tells the time of the answer.
 	switch {
 	case found && there.Object.ETag != seen.ETag:
-		return nil, fmt.Errorf("%q: %w", there.Object.Key, prefetch.ErrTaken)
+		return nil, fmt.Errorf("%q: %w", there.Object.Key, keep.ErrTaken)
 	case found || !s.attrs:
 		return there.Meta, nil
 	}
@@ -130,7 +130,7 @@ func (s *Shared) ours(ctx context.Context, key session.Key) (map[string]string, 
 	return map[string]string{"mode": strconv.Itoa(mode), "uid": strconv.FormatUint(uint64(key.UID), 10)}, nil
 }
 
-// Save implements [prefetch.Store].
+// Save implements [keep.Store].
 func (s *Shared) Save(ctx context.Context, key session.Key, data []byte) error {
 	meta, err := s.ours(ctx, key)
 	if err != nil {
@@ -144,13 +144,13 @@ func (s *Shared) Save(ctx context.Context, key session.Key, data []byte) error {
 	return nil
 }
 
-// Remove implements [prefetch.Store].
+// Remove implements [keep.Store].
 func (s *Shared) Remove(ctx context.Context, key session.Key) error {
 	_, err := s.ours(ctx, key)
 	if err == nil {
 		err = s.bucket.Delete(ctx, s.key(key))
 	}
-	if err != nil && !errors.Is(err, prefetch.ErrTaken) {
+	if err != nil && !errors.Is(err, keep.ErrTaken) {
 		return fmt.Errorf("forget session: %w", err)
 	}
 	s.mu.Lock()

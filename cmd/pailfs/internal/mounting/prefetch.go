@@ -10,6 +10,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/session"
 	"github.com/pailfs/pailfs/prefetch/sessionstore"
 	"github.com/pailfs/pailfs/prefetch/warm"
@@ -22,7 +23,7 @@ const accessQueue = 4096
 // openPrefetch begins to bring objects in before they are read.
 func (d *Daemon) openPrefetch(context.Context) error {
 	c := &d.Settings.Config
-	var store, shared prefetch.Store
+	var store, shared keep.Store
 	if d.loader.sessions != nil {
 		store = d.loader.sessions
 	}

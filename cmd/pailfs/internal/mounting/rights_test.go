@@ -14,8 +14,8 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
-	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/control"
+	"github.com/pailfs/pailfs/prefetch/keep"
 	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
@@ -358,7 +358,7 @@ func persistenceIsRefused(t *testing.T, m *rightsMount, u *user, paths []string,
 		case want[i].Errno == "" && len(want[i].Files) == 1 && want[i].Files[""] > 0:
 			may = false // a file
 		}
-		if got := open.Persistence.Kind == prefetch.KindMount; got != may {
+		if got := open.Persistence.Kind == keep.KindMount; got != may {
 			t.Errorf("%s: %+v, the kernel says %+v", paths[i], open.Persistence, want[i])
 		}
 	}

@@ -1,4 +1,4 @@
-package prefetch
+package keep
 
 import (
 	"bufio"
@@ -56,7 +56,7 @@ type Persistence struct {
 }
 
 const (
-	// savedVersion is the version of the format that DESIGN.md describes, savedOldVersion
+	// savedVersion is the version of the format that prefetch/DESIGN.md describes, savedOldVersion
 	// the one before, which knows no folders.
 	savedVersion    = 2
 	savedOldVersion = 1

@@ -1,4 +1,4 @@
-package prefetch
+package announced
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func (f *found) add(o oss.Object) error {
 
 // objectsOf finds the files that a path means to who, itself or all below it, and charges
 // them to a user, also where it fails.
-func (p *Prefetcher) objectsOf(ctx context.Context, who session.Who, payer budget.User, name string) (*found, error) {
+func (p *Sessions) objectsOf(ctx context.Context, who session.Who, payer budget.User, name string) (*found, error) {
 	f := &found{ledger: p.cfg.Ledger, payer: payer}
 	err := rights.Walk(ctx, p.cfg.Rights, who, name, func(_ string, x rights.Found) error {
 		if x.Err != nil || x.Staged {

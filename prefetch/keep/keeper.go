@@ -1,26 +1,29 @@
-package prefetch
+package keep
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	iofs "io/fs"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/pailfs/pailfs/prefetch/announced"
+	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 )
 
 const (
-	// saveEvery is how often what changed is saved on this node, and shareEvery how
+	// SaveEvery is how often what changed is saved on this node, and ShareEvery how
 	// often on the mount, where it costs requests.
-	saveEvery  = time.Second
-	shareEvery = 10 * time.Second
+	SaveEvery  = time.Second
+	ShareEvery = 10 * time.Second
 	// expireEvery is how often it is looked for what nobody has come back for.
 	expireEvery = time.Minute
-	// inUse is how long after it was saved another node's state is taken for that of
+	// InUse is how long after it was saved another node's state is taken for that of
 	// somebody who is at work.
-	inUse = 3 * shareEvery
+	InUse = 3 * ShareEvery
 	// saveTimeout bounds one save, or all of them at the end, loadTimeout one load, for
 	// which a client waits.
 	saveTimeout = 10 * time.Second
@@ -51,12 +54,96 @@ type keeping struct {
 	failing bool
 }
 
+// Config is the configuration of a [Keeper].
+type Config struct {
+	// Store keeps the sessions on this node over the daemon's death; nil means that
+	// nothing does.
+	Store Store
+	// Shared keeps them for other nodes as well, nil if nothing does. It needs Store.
+	Shared Store
+	// Host names this node in what is shared.
+	Host string
+	// Rights says whose session may be kept where on the mount.
+	Rights rights.Rights
+	// NewID names sessions.
+	NewID func() string
+	Log   *slog.Logger
+}
+
+// Keeper opens and closes sessions, and keeps what they hold over the daemon's death. It is safe
+// for concurrent use.
+type Keeper struct {
+	cfg      Config
+	sessions *announced.Sessions
+	// loading has a place for each file of a session that is being read.
+	loading chan struct{}
+
+	mu struct {
+		sync.Mutex
+		// keeping tells where the sessions are kept. It is told together with what the sessions
+		// are told, so the lock is held meanwhile.
+		keeping map[session.Key]*keeping
+	}
+}
+
+// New returns a Keeper of sessions.
+func New(cfg Config, sessions *announced.Sessions) *Keeper {
+	p := &Keeper{cfg: cfg, sessions: sessions, loading: make(chan struct{}, loaders)}
+	p.mu.keeping = make(map[session.Key]*keeping)
+	return p
+}
+
+// Opened is what [Keeper.Open] returns.
+type Opened struct {
+	announced.Opened
+	// Persistence says where the session's state is kept.
+	Persistence Persistence
+}
+
+// Open opens, joins or adopts the session of key. One that the daemon does not
+// know is looked for where the state is kept.
+func (p *Keeper) Open(ctx context.Context, key session.Key, params session.Params) (Opened, error) {
+	// Who has too many is refused before anything is looked for.
+	if err := p.sessions.MayOpen(key); err != nil {
+		return Opened{}, err
+	}
+	file, keeping := p.find(ctx, key, params)
+	var saved *announced.Saved
+	if file != nil {
+		saved = &announced.Saved{Params: file.params(), Held: file.Held}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got, err := p.sessions.Open(session.ID(p.cfg.NewID()), key, params, saved)
+	if err != nil {
+		return Opened{}, err
+	}
+	keeping.left, keeping.who = false, params.Who
+	p.mu.keeping[key] = keeping
+	return Opened{Opened: got, Persistence: keeping.where}, nil
+}
+
+// Close ends a session; keep leaves what it holds under its lease.
+func (p *Keeper) Close(id session.ID, uid uint32, keep bool) (released int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key, released, err := p.sessions.Close(id, uid, keep)
+	if k := p.mu.keeping[key]; k != nil && err == nil {
+		k.left, k.changed = keep, true
+		if !keep && !k.filed && !k.shared {
+			delete(p.mu.keeping, key)
+			p.sessions.Forget(key)
+		}
+	}
+	return released, err
+}
+
 // find returns what was saved of a session that the daemon does not know, or nil,
 // and where its state is kept from now on.
-func (p *Prefetcher) find(ctx context.Context, key session.Key, params session.Params) (*savedSession, *keeping) {
+func (p *Keeper) find(ctx context.Context, key session.Key, params session.Params) (*savedSession, *keeping) {
 	p.mu.Lock()
 	known := p.mu.keeping[key]
-	if _, ok := p.mu.book.Params(key); !ok {
+	if _, ok := p.sessions.Params(key); !ok {
 		known = nil
 	}
 	p.mu.Unlock()
@@ -72,7 +159,7 @@ func (p *Prefetcher) find(ctx context.Context, key session.Key, params session.P
 	own, err := p.load(ctx, p.cfg.Store, key, now)
 	k.filed = own != nil || err != nil
 	if err != nil {
-		p.log.Warn("cannot read what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
+		p.cfg.Log.Warn("cannot read what a session held; it begins anew", "task", key.Task, "worker", key.Worker, "error", err)
 	}
 	there, why := p.findShared(ctx, key, params, now)
 	if why.Reason != "" {
@@ -95,7 +182,7 @@ func (p *Prefetcher) find(ctx context.Context, key session.Key, params session.P
 
 // findShared returns what the mount has of a session, or why the mount is not the
 // place for it.
-func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params session.Params, now time.Time) (there *savedSession, why Persistence) {
+func (p *Keeper) findShared(ctx context.Context, key session.Key, params session.Params, now time.Time) (there *savedSession, why Persistence) {
 	switch {
 	case p.cfg.Shared == nil:
 		return nil, Persistence{Reason: "the mount cannot be written: another node will not know what this one held"}
@@ -121,7 +208,7 @@ func (p *Prefetcher) findShared(ctx context.Context, key session.Key, params ses
 		return nil, Persistence{}
 	}
 	h := &there.header
-	if h.Host != p.cfg.Host && !h.Left && now.Sub(h.Saved) < inUse {
+	if h.Host != p.cfg.Host && !h.Left && now.Sub(h.Saved) < InUse {
 		return nil, Persistence{Reason: fmt.Sprintf("host %q uses a session of this name: give every node a persistence path of its own, or set GROUP_RANK", h.Host)}
 	}
 	return there, Persistence{}
@@ -132,7 +219,7 @@ var errMayNot = errors.New("a session is not kept where its user may not make, r
 
 // mayKeep returns errMayNot unless who may do with the file of a session what is done with
 // it. Nothing is told of what is there.
-func (p *Prefetcher) mayKeep(ctx context.Context, who session.Who, path string) error {
+func (p *Keeper) mayKeep(ctx context.Context, who session.Who, path string) error {
 	switch err := p.cfg.Rights.Keep(ctx, who, path); {
 	case err == nil:
 		return nil
@@ -145,7 +232,7 @@ func (p *Prefetcher) mayKeep(ctx context.Context, who session.Who, path string) 
 
 // load returns what a store has of a session, nil if it has nothing, or nothing
 // that is younger than the lease. What is no session, or another one's, is an error.
-func (p *Prefetcher) load(ctx context.Context, store Store, key session.Key, now time.Time) (*savedSession, error) {
+func (p *Keeper) load(ctx context.Context, store Store, key session.Key, now time.Time) (*savedSession, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	select {
@@ -173,15 +260,15 @@ func (p *Prefetcher) load(ctx context.Context, store Store, key session.Key, now
 	return s, nil
 }
 
-// runSave saves what changed, on this node and on the mount, until ctx ends, and then
+// Run saves what changed, on this node and on the mount, until ctx ends, and then
 // everything once more.
-func (p *Prefetcher) runSave(ctx context.Context) {
+func (p *Keeper) Run(ctx context.Context) {
 	shared := make(chan struct{})
 	go func() {
 		defer close(shared)
 		p.runShare(ctx)
 	}()
-	tick := time.NewTicker(saveEvery)
+	tick := time.NewTicker(SaveEvery)
 	defer tick.Stop()
 	old := time.NewTicker(expireEvery)
 	defer old.Stop()
@@ -201,9 +288,9 @@ func (p *Prefetcher) runSave(ctx context.Context) {
 	}
 }
 
-// runShare is runSave for the mount alone, which may be slow.
-func (p *Prefetcher) runShare(ctx context.Context) {
-	tick := time.NewTicker(shareEvery)
+// runShare is Run for the mount alone, which may be slow.
+func (p *Keeper) runShare(ctx context.Context) {
+	tick := time.NewTicker(ShareEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -220,16 +307,16 @@ func (p *Prefetcher) runShare(ctx context.Context) {
 
 // saveChanged saves the sessions that changed, or were saved so long ago that they
 // would be taken for dead. One that was closed is forgotten.
-func (p *Prefetcher) saveChanged(ctx context.Context, now time.Time) {
+func (p *Keeper) saveChanged(ctx context.Context, now time.Time) {
 	if p.cfg.Store == nil {
 		p.mu.Lock()
-		p.mu.book.TakeDirty()
+		p.sessions.TakeDirty()
 		p.mu.Unlock()
 		p.forgetClosed()
 		return
 	}
 	p.mu.Lock()
-	keys := p.mu.book.TakeDirty()
+	keys := p.sessions.TakeDirty()
 	for _, key := range keys {
 		if k := p.mu.keeping[key]; k != nil {
 			k.filed = true
@@ -240,7 +327,7 @@ func (p *Prefetcher) saveChanged(ctx context.Context, now time.Time) {
 		changed[key] = true
 	}
 	for key, k := range p.mu.keeping {
-		if params, ok := p.mu.book.Params(key); ok && !changed[key] && (k.remember || now.Sub(k.saved) > params.Lease/4) {
+		if params, ok := p.sessions.Params(key); ok && !changed[key] && (k.remember || now.Sub(k.saved) > params.Lease/4) {
 			keys = append(keys, key)
 		}
 	}
@@ -259,7 +346,7 @@ func (p *Prefetcher) saveChanged(ctx context.Context, now time.Time) {
 
 // share saves on the mount what changed since it was saved there. At the end all
 // is left to whoever comes next.
-func (p *Prefetcher) share(ctx context.Context, end bool) {
+func (p *Keeper) share(ctx context.Context, end bool) {
 	if p.cfg.Shared == nil {
 		return
 	}
@@ -286,7 +373,7 @@ func (p *Prefetcher) share(ctx context.Context, end bool) {
 	p.forgetClosed()
 }
 
-func (p *Prefetcher) shareOne(ctx context.Context, key session.Key) {
+func (p *Keeper) shareOne(ctx context.Context, key session.Key) {
 	err := p.saveOne(ctx, p.cfg.Shared, key, true)
 	p.told(key, err)
 	p.mu.Lock()
@@ -309,18 +396,18 @@ func (p *Prefetcher) shareOne(ctx context.Context, key session.Key) {
 
 // forgetClosed drops what is known of where sessions were kept that have ended and
 // are nowhere any more.
-func (p *Prefetcher) forgetClosed() {
+func (p *Keeper) forgetClosed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, k := range p.mu.keeping {
-		if _, ok := p.mu.book.Params(key); !ok && !p.mu.book.Dirty(key) && (!k.shared || !k.changed) {
+		if _, ok := p.sessions.Params(key); !ok && !p.sessions.Dirty(key) && (!k.shared || !k.changed) {
 			delete(p.mu.keeping, key)
 		}
 	}
 }
 
 // told logs that a session could not be saved, once until it can be again.
-func (p *Prefetcher) told(key session.Key, err error) {
+func (p *Keeper) told(key session.Key, err error) {
 	p.mu.Lock()
 	k := p.mu.keeping[key]
 	before := k != nil && k.failing
@@ -329,18 +416,18 @@ func (p *Prefetcher) told(key session.Key, err error) {
 	}
 	p.mu.Unlock()
 	if err != nil && !before {
-		p.log.Warn("cannot save what a session holds", "task", key.Task, "worker", key.Worker, "error", err)
+		p.cfg.Log.Warn("cannot save what a session holds", "task", key.Task, "worker", key.Worker, "error", err)
 	}
 }
 
 // saveOne saves a session in a store, or removes there what has ended.
-func (p *Prefetcher) saveOne(ctx context.Context, store Store, key session.Key, onMount bool) error {
+func (p *Keeper) saveOne(ctx context.Context, store Store, key session.Key, onMount bool) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	h := savedHeader{Key: key, Host: p.cfg.Host}
 	var who session.Who
 	p.mu.Lock()
-	held, params, ok := p.mu.book.Export(key)
+	held, params, ok := p.sessions.Export(key)
 	if k := p.mu.keeping[key]; k != nil {
 		h.Left, h.Shared, who = k.left && onMount, k.onMount, k.who
 	}
