@@ -33,6 +33,9 @@
 // published (adopt.go), and the object's file becomes a writer's (take.go): by a
 // rename, so that whoever has it open in the kernel sees one file throughout.
 //
+// What can be understood without the rest lies below internal: content (names, geometry,
+// checksums), disk (the directory and its files), index, and eviction (what stays).
+//
 // The package keeps no dirty data and no names, and its content may vanish at any
 // time. FORMAT.md describes what lies on disk, DESIGN.md why things are as they are.
 package cache
