@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
@@ -28,5 +29,16 @@ func TestCommandsEndAtAMountThatHangs(t *testing.T) {
 				t.Errorf("%v: exit code %d, %q, want something of %q", c.args, o.Code, o.Stderr, c.want)
 			}
 		})
+	}
+}
+
+// A question is a process of its own: where fifty others wait for a processor that takes longer
+// than the five seconds that a mount has to answer statfs.
+func TestABusyDaemonHasTimeToAnswerUmount(t *testing.T) {
+	if got := (&umountCmd{}).patience(); got < time.Minute {
+		t.Errorf("it has %v", got)
+	}
+	if got := (&umountCmd{Force: true}).patience(); got != mountpoint.Patience {
+		t.Errorf("by force it has %v", got)
 	}
 }

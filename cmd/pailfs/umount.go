@@ -123,7 +123,7 @@ func (c *umountCmd) end(at string, m mountpoint.Mount) (answer wire.UmountAnswer
 	if daemon, err = ask.Watch(answer.PID, answer.StartTicks); err != nil {
 		return answer, nil, err
 	}
-	if err := awaitUnmount(at, m, daemon); err != nil {
+	if err := awaitUnmount(at, m, daemon, c.patience()); err != nil {
 		daemon.Close()
 		return answer, nil, err
 	}
@@ -165,9 +165,21 @@ func drainMount(p command.Program, at string, patience time.Duration) error {
 	return fmt.Errorf("%s is still mounted, because not everything that was written is in the object store: %w: try again, or pailfs umount --force %s leaves it in cache-dir for the next mount", at, err, at)
 }
 
+// answerPatience is how long a daemon whose mount answers may take for a question, each of which
+// is a process of its own: on a machine that is very busy five seconds are too few.
+const answerPatience = time.Minute
+
+// patience is how long the daemon is waited for. By force it ends without its answer.
+func (c *umountCmd) patience() time.Duration {
+	if c.Force {
+		return mountpoint.Patience
+	}
+	return answerPatience
+}
+
 // ask asks the daemon of the mount at path to unmount it, if it mounted there.
 func (c *umountCmd) ask(at string) (answer wire.UmountAnswer, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), c.patience())
 	defer cancel()
 	err = ask.Call(ctx, at, wire.MethodUmount, wire.UmountParams{Result: true}, &answer)
 	if err != nil || answer.MountPoint != at {
@@ -192,8 +204,9 @@ const (
 	awaitPatience = wire.UmountPatience + 3*time.Second
 )
 
-// awaitUnmount returns when m is no longer mounted at at, or says why it still is.
-func awaitUnmount(at string, m mountpoint.Mount, daemon *ask.Process) error {
+// awaitUnmount returns when m is no longer mounted at at, or says why it still is, for which the
+// daemon is asked with some patience.
+func awaitUnmount(at string, m mountpoint.Mount, daemon *ask.Process, patience time.Duration) error {
 	for deadline := time.Now().Add(awaitPatience); time.Now().Before(deadline); time.Sleep(umountPoll) {
 		now, mounted, err := mountpoint.At(at)
 		if err != nil {
@@ -207,7 +220,7 @@ func awaitUnmount(at string, m mountpoint.Mount, daemon *ask.Process) error {
 			return mountpoint.Unmount(at, true)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), mountpoint.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var answer wire.UmountAnswer
 	if err := ask.Call(ctx, at, wire.MethodUmount, wire.UmountParams{Result: true}, &answer); err != nil {
