@@ -207,7 +207,11 @@ func (r runner) round(ctx context.Context, kind torture.Kind, seed uint64) (tort
 		return result, err
 	}
 	report := filepath.Join(dir, "report")
-	ctx, cancel := context.WithTimeout(ctx, hangs+torture.Limit(kind.Name, r.soak))
+	limit := torture.Limit(kind.Name, r.soak)
+	if r.short {
+		limit = hangs // what takes seconds
+	}
+	ctx, cancel := context.WithTimeout(ctx, hangs+limit)
 	defer cancel()
 	cmd := r.command(ctx, kind, seed)
 	cmd.Env = append(cmd.Env, torture.EnvReport+"="+report, "TMPDIR="+dir)
