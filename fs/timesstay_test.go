@@ -115,7 +115,7 @@ func (w *written) showsTheBucketsTimes(t *testing.T, attrs bool, told map[string
 		want := told[name][0]
 		switch {
 		case name == ".", !attrs && (name == "dir" || name == "given"):
-			want = w.mount.fs.mounted
+			want = w.mount.fs.inodes.mounted
 		case name == "dir":
 			info, err := bucket.Head(t.Context(), "dir/")
 			must(t, err)

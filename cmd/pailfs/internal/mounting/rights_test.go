@@ -332,7 +332,7 @@ func persistenceIsRefused(t *testing.T, m *rightsMount, u *user, paths []string,
 		a.into(t, &open)
 		closing.Calls = append(closing.Calls, userCall{"loader.close", control.CloseParams{Session: open.Session}})
 		if m.frozen { // whatever is at the path
-			if p := open.Persistence; p.Kind == prefetch.KindMount || !strings.HasPrefix(p.Reason, "the mount cannot be written") {
+			if p := open.Persistence; p.Kind == keep.KindMount || !strings.HasPrefix(p.Reason, "the mount cannot be written") {
 				t.Errorf("%s: %+v", paths[i], p)
 			}
 			continue
