@@ -93,7 +93,8 @@ func TestLatestWrittenAgainPrecedesAReplacedShard(t *testing.T) {
 	for name, c := range map[string]struct {
 		other          string
 		removed, moved bool
-		want           bool
+		// slow: the shard is sent slowly, and is not refused.
+		slow, want bool
 	}{
 		"nothing":                             {},
 		"something new beside it":             {other: "a/_SUCCESS", want: true},
@@ -101,8 +102,10 @@ func TestLatestWrittenAgainPrecedesAReplacedShard(t *testing.T) {
 		"something new below it":              {other: "a/d/new"},
 		"something replaced below it":         {other: "a/d/old"},
 		"something new elsewhere":             {other: "c/new"},
-		"something replaced elsewhere":        {other: "c/old", want: true},
-		"something removed elsewhere":         {other: "c/old", removed: true, want: true},
+		"something replaced elsewhere":        {other: "c/old", slow: true, want: true},
+		"something removed elsewhere":         {other: "c/old", removed: true, slow: true, want: true},
+		"replaced elsewhere, does not wait":   {other: "c/old"},
+		"removed elsewhere, does not wait":    {other: "c/old", removed: true},
 		"beside it, and latest is moved":      {other: "a/_SUCCESS", moved: true},
 		"replaced elsewhere, latest is moved": {other: "c/old", moved: true},
 	} {
@@ -112,7 +115,10 @@ func TestLatestWrittenAgainPrecedesAReplacedShard(t *testing.T) {
 				for _, key := range []string{"p/a/d/old", "p/c/old"} {
 					w.store.put(key, "old")
 				}
-				w.deny("p/a/d/s.bin", true)
+				if c.slow {
+					w.slowly(time.Minute)
+				}
+				w.deny("p/a/d/s.bin", !c.slow)
 				precedes := false
 				w.store.seen = func(key string, content []byte) {
 					if key == "p/a/latest" && string(content) == "2" {
