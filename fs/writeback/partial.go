@@ -350,7 +350,7 @@ func (f *File) letGo() error {
 	}
 	f.changed.took(changed, 0)
 	pos := s.record(&adoptedRecord{File: f.id})
-	s.mu.undurable.forget(f.id)
+	s.survives(f.id, pos)
 	s.mu.Unlock()
 	f.present.Store(nil)
 	f.unpin()

@@ -305,7 +305,7 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 	}
 	pos := s.record(&adoptedRecord{File: f.id})
 	f.present.Store(nil)
-	s.mu.undurable.forget(f.id)
+	s.survives(f.id, pos)
 	s.mu.Unlock()
 	if err := s.journal.Write(pos); err != nil {
 		s.log.Error("recording that the cache has a file failed", "err", err)

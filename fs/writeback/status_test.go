@@ -17,9 +17,9 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
-// recounted is what status tells, by a look at everything. Space.mu is held.
-func (s *Space) recounted() (st Status) {
-	synced := s.journal.Synced()
+// recounted is what status tells, by a look at everything, while the journal is on the disk up to
+// synced. Space.mu is held.
+func (s *Space) recounted(synced int64) (st Status) {
 	undurable := maps.Clone(s.mu.undurable.files)
 	for id, op := range s.mu.Ops {
 		st.Pending++
@@ -65,9 +65,10 @@ func (w *world) checkCounters() {
 	s := w.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	want := s.recounted()
+	synced := s.journal.Synced()
+	want := s.recounted(synced)
 	got := Status{
-		Pending: len(s.mu.Ops), NotDurable: s.mu.undurable.settle(s.journal.Synced()),
+		Pending: len(s.mu.Ops), NotDurable: s.mu.undurable.settle(synced),
 		DirtyFiles: s.mu.tally.dirtyFiles, DirtyBytes: s.mu.tally.dirtyBytes, SuspectCount: len(s.mu.tally.suspects),
 	}
 	if at, some := s.mu.tally.oldest.since(s.mu.Ops); some {

@@ -63,3 +63,23 @@ func (s *Space) undurableUntil(id uint64, pos int64) {
 		s.mu.undurable.recorded(op.File, pos, false)
 	}
 }
+
+// survives notes that the bytes of a file survive the loss of power, as the journal says at pos. What
+// is to become of them may not: then the file does once the journal is on the disk up to there.
+// s.mu is held.
+func (s *Space) survives(id fileID, pos int64) {
+	s.mu.undurable.forget(id)
+	f := s.mu.Files[id]
+	if f == nil || f.suspect() {
+		return
+	}
+	k := s.mu.Keys[f.Key]
+	if k == nil {
+		return
+	}
+	for _, op := range []uint64{k.Pending, k.Flight} {
+		if run := s.mu.runs[op]; run != nil && run.pos > s.journal.Synced() && s.mu.Ops[op].Kind == opPut && s.mu.Ops[op].File == id {
+			s.mu.undurable.recorded(id, pos, true)
+		}
+	}
+}
