@@ -51,6 +51,8 @@ type Runner struct {
 	places     int
 	// memory is where a server keeps its objects in memory, "" until one was asked for.
 	memory string
+	// take takes a sample of a client at work. Tests of what is made of samples give their own.
+	take func(ctx context.Context, b *bench, run int) (result.Sample, error)
 	// watched is the daemon that tells what it does, if one does.
 	watched *watched
 }
@@ -71,7 +73,8 @@ func Open(cfg Config) (*Runner, error) {
 			return nil, err
 		}
 	}
-	return &Runner{cfg: cfg, stage: newStage(cfg.Work, cfg.Sizes)}, nil
+	take := func(ctx context.Context, b *bench, run int) (result.Sample, error) { return b.sample(ctx, run) }
+	return &Runner{cfg: cfg, stage: newStage(cfg.Work, cfg.Sizes), take: take}, nil
 }
 
 // Close stops the server and frees the memory that it used.
@@ -176,7 +179,7 @@ func (r *Runner) turns(ctx context.Context, runs int, benches []*bench, series [
 				continue
 			}
 			began := time.Now()
-			sample, err := b.sample(ctx, run)
+			sample, err := r.take(ctx, b, run)
 			spent[i] += time.Since(began)
 			if err != nil && b.options.Tolerate && ctx.Err() == nil {
 				series[i].Failed = err.Error()

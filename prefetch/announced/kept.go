@@ -57,8 +57,9 @@ func (p *Sessions) Open(id session.ID, key session.Key, params session.Params, s
 		return Opened{}, err
 	}
 	budget, _ := b.Budget()
+	opened, _ := b.Params(key)
 	p.afterLocked()
-	return Opened{Session: got, Adopted: adopted, Quota: quota, Budget: budget, Lease: b.Lease(got)}, nil
+	return Opened{Session: got, Adopted: adopted, Quota: quota, Budget: budget, Lease: opened.Lease}, nil
 }
 
 // Close ends a session, whose key it returns; keep leaves what it holds under its lease.

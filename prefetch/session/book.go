@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"time"
 
@@ -87,25 +86,15 @@ type Book struct {
 	sessions map[ID]*session
 	byKey    map[Key]*session
 	entries  map[name]*Entry
-	folders  map[folderKey]*folder
-	// charged is the sum of what the tenants are charged, for entries too that are gone
-	// and not yet freed; others what of it is of those who are not privileged. stale says that
-	// their shares have to be looked at again.
-	charged int64
-	others  int64
-	tenants map[budget.User]*tenant
-	stale   bool
-	seed    maphash.Seed
-	gone    []*Entry
+	folders  folderSet
+	shares   *shares
+	gone     []*Entry
 	// order are the streams, which take turns, and turn is whose it is.
-	order  []*stream
-	turn   int
-	dirty  map[Key]bool
-	totals Totals
-	// orphans are the sessions that give way to others of their user, and yields what the
-	// names of those are charged, in bytes.
-	orphans map[*session]bool
-	yields  map[budget.User]int64
+	order   []*stream
+	turn    int
+	dirty   map[Key]bool
+	totals  Totals
+	orphans orphans
 }
 
 // Totals count what happened since the book was made.
@@ -138,20 +127,18 @@ func NewBook(cfg Config) *Book {
 		sessions: make(map[ID]*session),
 		byKey:    make(map[Key]*session),
 		entries:  make(map[name]*Entry),
-		folders:  make(map[folderKey]*folder),
-		tenants:  make(map[budget.User]*tenant),
-		seed:     maphash.MakeSeed(),
+		folders:  make(folderSet),
+		shares:   newShares(cfg),
 		dirty:    make(map[Key]bool),
-		orphans:  make(map[*session]bool),
-		yields:   make(map[budget.User]int64),
+		orphans:  orphans{make(map[*session]bool), make(map[budget.User]int64)},
 	}
 }
 
 // SetBudget changes the budget. What is charged already stays.
-func (b *Book) SetBudget(bytes int64) { b.cfg.Budget, b.stale = bytes, true }
+func (b *Book) SetBudget(bytes int64) { b.shares.budget, b.shares.stale = bytes, true }
 
 // Budget returns the budget and how much of it is charged, in bytes.
-func (b *Book) Budget() (budget, charged int64) { return b.cfg.Budget, b.charged }
+func (b *Book) Budget() (budget, charged int64) { return b.shares.budget, b.shares.charged }
 
 // Totals returns what happened since the book was made.
 func (b *Book) Totals() Totals { return b.totals }
@@ -201,9 +188,9 @@ func (b *Book) add(id ID, key Key) (*session, error) {
 		}
 	}
 	s := &session{id: id, key: key, streams: make(map[int]*stream), folders: make(map[*folder]int), handles: make(map[uint64]bool)}
-	s.tenant = b.tenant(key.User())
+	s.tenant = b.shares.tenant(key.User())
 	s.tenant.sessions++
-	b.stale = true
+	b.shares.stale = true
 	b.sessions[id] = s
 	b.byKey[key] = s
 	return s, nil
@@ -216,14 +203,6 @@ func (b *Book) Find(now time.Time, id ID, uid uint32) (Key, error) {
 		return Key{}, err
 	}
 	return s.key, nil
-}
-
-// Lease returns the session's lease.
-func (b *Book) Lease(id ID) time.Duration {
-	if s := b.sessions[id]; s != nil {
-		return s.params.Lease
-	}
-	return 0
 }
 
 // session returns the session if the user may use it, and notes the call.
@@ -244,7 +223,7 @@ func (b *Book) Close(now time.Time, id ID, uid uint32, keep bool) (released int,
 		return 0, err
 	}
 	if keep {
-		b.cling(s)
+		b.orphans.drop(s)
 		s.kept = true
 		return 0, nil
 	}
@@ -255,7 +234,7 @@ func (b *Book) Close(now time.Time, id ID, uid uint32, keep bool) (released int,
 
 // end removes a session with all that it holds.
 func (b *Book) end(s *session) (released int) {
-	b.cling(s)
+	b.orphans.drop(s)
 	for _, st := range s.sorted() {
 		for _, h := range st.sorted() {
 			b.remove(h)
@@ -269,7 +248,7 @@ func (b *Book) end(s *session) (released int) {
 	b.cfg.Ledger.Give(s.key.User(), budget.Names, s.streamsCost(len(s.streams)))
 	b.cfg.Ledger.Give(s.key.User(), budget.Sessions, 1)
 	s.tenant.sessions--
-	b.leaves(s.tenant)
+	b.shares.leaves(s.tenant)
 	return released
 }
 
@@ -319,7 +298,7 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 	}
 	var out Outcome
 	for i, path := range paths {
-		if h := b.find(st, path, n.Seq); h != nil {
+		if h := b.folders.find(st, path, n.Seq); h != nil {
 			h.named = now
 			out.Accepted++
 			out.Held++
@@ -334,7 +313,7 @@ func (b *Book) Preload(now time.Time, n Name, paths []string, patient bool) (Out
 		}
 		over := st.outstanding >= s.params.Buffer
 		if _, err := b.hold(now, st, path, n.Seq, false); err != nil {
-			if never := b.neverFits(s, path); never != nil && out.Accepted == 0 {
+			if never := neverFits(b.cfg.Ledger, s, path); never != nil && out.Accepted == 0 {
 				return out, never
 			}
 			// The next may be shorter: the order counts for more.
@@ -370,7 +349,7 @@ func (b *Book) Active(now time.Time, n Name, paths []string) (implicit, noRoom i
 		return 0, len(paths), nil
 	}
 	for _, path := range paths {
-		h := b.find(st, path, n.Seq)
+		h := b.folders.find(st, path, n.Seq)
 		if h == nil {
 			if h, err = b.hold(now, st, path, n.Seq, true); err != nil {
 				noRoom++
@@ -398,7 +377,7 @@ func (b *Book) Release(now time.Time, n Name, paths []string) (released, unknown
 	}
 	st := s.streams[n.Index]
 	for _, path := range paths {
-		h := b.find(st, path, n.Seq)
+		h := b.folders.find(st, path, n.Seq)
 		if h == nil {
 			unknown++
 			continue
@@ -438,11 +417,11 @@ func (b *Book) quota(st *stream) int {
 	if st.size > 0 {
 		files := func(bytes int64) int { return int(min(float64(max(bytes, 0))/st.size, float64(buffer))) }
 		t := st.session.tenant
-		b.setShares()
-		free = min(free, files(max(b.left(t), t.share-t.charged)))
-		buffer = files(b.most(t))
+		b.shares.setShares()
+		free = min(free, files(max(b.shares.left(t), t.share-t.charged)))
+		buffer = files(b.shares.most(t))
 	}
-	names := b.namesLeft(st)
+	names := namesLeft(b.cfg.Ledger, b.orphans, st)
 	free, buffer = min(free, names), min(buffer, st.outstanding+names)
 	if st.full && free < max(1, buffer/10) {
 		free = 0
@@ -456,9 +435,9 @@ func (b *Book) quota(st *stream) int {
 
 // namesLeft returns for how many names more of a stream, which may not be there yet, the
 // user's budget has room.
-func (b *Book) namesLeft(st *stream) int {
+func namesLeft(ledger *budget.Ledger, o orphans, st *stream) int {
 	s := st.session
-	left := b.cfg.Ledger.LeftAfter(s.key.User(), budget.Names, b.yields[s.key.User()])
+	left := ledger.LeftAfter(s.key.User(), budget.Names, o.yields[s.key.User()])
 	if s.streams[st.index] == nil {
 		left -= s.streamsCost(len(s.streams)+1) - s.streamsCost(len(s.streams))
 	}
@@ -469,9 +448,9 @@ func (b *Book) namesLeft(st *stream) int {
 var ErrNeverFits = errors.New("the name never fits")
 
 // neverFits returns ErrNeverFits, with the figures, if a path can never be announced.
-func (b *Book) neverFits(s *session, path string) error {
+func neverFits(ledger *budget.Ledger, s *session, path string) error {
 	in, last := cut(path)
-	cost, most := nameCost+folderCost+int64(len(in)+len(last)), b.cfg.Ledger.Most(s.key.User(), budget.Names)
+	cost, most := nameCost+folderCost+int64(len(in)+len(last)), ledger.Most(s.key.User(), budget.Names)
 	if cost <= most {
 		return nil
 	}
@@ -485,7 +464,7 @@ func (b *Book) Read(now time.Time, e *Entry) { e.lastRead = now }
 // Expire takes away what was held longer than its lease allows, and ends sessions
 // that have been silent for that long. It returns how many holders went.
 func (b *Book) Expire(now time.Time) (leaked int) {
-	for _, s := range b.sorted() {
+	for _, s := range sorted(b.sessions) {
 		limit := s.params.Lease
 		if s.restored {
 			limit = b.cfg.Adoption
@@ -510,9 +489,9 @@ func (b *Book) Expire(now time.Time) (leaked int) {
 }
 
 // sorted returns the sessions in a fixed order.
-func (b *Book) sorted() []*session {
-	all := make([]*session, 0, len(b.sessions))
-	for _, s := range b.sessions {
+func sorted(sessions map[ID]*session) []*session {
+	all := make([]*session, 0, len(sessions))
+	for _, s := range sessions {
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(x, y *session) int { return cmp.Compare(x.id, y.id) })
@@ -541,7 +520,7 @@ func (b *Book) hold(now time.Time, st *stream, path string, seq int, urgent bool
 	st.settle(h)
 	if e.state == Failed && !e.busy {
 		e.Err = nil // perhaps it can be had by now
-		b.setState(e, Requested)
+		e.setState(Requested)
 	}
 	if e.state <= Waiting {
 		st.enqueue(h, urgent)
@@ -567,7 +546,7 @@ func (b *Book) remove(h *holder) {
 	}
 	if len(e.holders) == 0 {
 		if e.state == Waiting {
-			b.waits(e, -1)
+			e.tenant.waits(-1)
 		}
 		delete(b.entries, e.name)
 		b.gone = append(b.gone, e)

@@ -440,7 +440,7 @@ func (w *world) compare(budgetBefore, othersBefore int64) {
 	if _, charged := w.book.Budget(); charged > max(w.budget, budgetBefore) {
 		w.t.Errorf("%d bytes are charged, the budget is %d", charged, w.budget)
 	}
-	if others := w.book.others; others > max(w.budget/4*3, othersBefore) {
+	if others := w.book.shares.others; others > max(w.budget/4*3, othersBefore) {
 		w.t.Errorf("%d bytes are charged to who is not privileged, the budget is %d", others, w.budget)
 	}
 	holders := map[owned]int{}
@@ -555,7 +555,7 @@ func testModel(t *testing.T, seed uint64, steps int) {
 	for i := range steps {
 		before := w.budget
 		_, charged := w.book.Budget()
-		others := w.book.others
+		others := w.book.shares.others
 		w.step()
 		w.free()
 		w.compare(max(before, charged), max(before/4*3, others))

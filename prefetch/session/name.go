@@ -45,14 +45,17 @@ func cut(path string) (in, last string) {
 	return path[:i], path[i:]
 }
 
+// folderSet is the folders in which names are held.
+type folderSet map[folderKey]*folder
+
 // find returns who holds a path in a stream, or nil.
-func (b *Book) find(st *stream, path string, seq int) *holder {
+func (all folderSet) find(st *stream, path string, seq int) *holder {
 	if st == nil {
 		return nil
 	}
 	in, last := cut(path)
 	for _, who := range st.session.whos {
-		if f := b.folders[folderKey{in, who, st.session.key.User()}]; f != nil {
+		if f := all[folderKey{in, who, st.session.key.User()}]; f != nil {
 			if h := st.holders[use{name{f, last}, seq}]; h != nil {
 				return h
 			}
@@ -112,8 +115,6 @@ func (b *Book) leave(s *session, n name) {
 		}
 	}
 	s.names -= cost
-	if b.orphans[s] {
-		b.yields[s.key.User()] -= cost
-	}
+	b.orphans.shrink(s, cost)
 	b.cfg.Ledger.Give(s.key.User(), budget.Names, cost)
 }

@@ -24,7 +24,7 @@ func (b *Book) of(now time.Time, n Name) (*session, error) {
 
 // reached notes that somebody calls by an open description.
 func (b *Book) reached(s *session, handle uint64) {
-	b.cling(s)
+	b.orphans.drop(s)
 	s.orphaned, s.kept = time.Time{}, false
 	if handle == 0 {
 		s.unseen = true
@@ -54,8 +54,7 @@ func (b *Book) Released(now time.Time, handle uint64) {
 		}
 		s.orphaned = now
 		if s.abandoned() {
-			b.orphans[s] = true
-			b.yields[s.key.User()] += s.names
+			b.orphans.add(s)
 		}
 	}
 }
@@ -63,27 +62,10 @@ func (b *Book) Released(now time.Time, handle uint64) {
 // abandoned reports whether the clients of s have ended without leaving it to somebody.
 func (s *session) abandoned() bool { return !s.orphaned.IsZero() && !s.kept }
 
-// cling takes s from among those that give way.
-func (b *Book) cling(s *session) {
-	if !b.orphans[s] {
-		return
-	}
-	delete(b.orphans, s)
-	u := s.key.User()
-	if b.yields[u] -= s.names; b.yields[u] == 0 {
-		delete(b.yields, u)
-	}
-}
-
 // yield ends the session of a user that has been an orphan for longest, and reports
 // whether there was one.
 func (b *Book) yield(u budget.User) bool {
-	var oldest *session
-	for s := range b.orphans {
-		if s.key.User() == u && (oldest == nil || s.orphaned.Before(oldest.orphaned) || s.orphaned.Equal(oldest.orphaned) && s.id < oldest.id) {
-			oldest = s
-		}
-	}
+	oldest := b.orphans.oldest(u)
 	if oldest == nil {
 		return false
 	}
@@ -92,11 +74,46 @@ func (b *Book) yield(u budget.User) bool {
 }
 
 // Yields reports whether a session of a user would give way.
-func (b *Book) Yields(u budget.User) bool {
-	for s := range b.orphans {
-		if s.key.User() == u {
-			return true
+func (b *Book) Yields(u budget.User) bool { return b.orphans.oldest(u) != nil }
+
+// orphans are the sessions that give way to others of their user.
+type orphans struct {
+	sessions map[*session]bool
+	// yields is what the names of those of a user are charged, in bytes.
+	yields map[budget.User]int64
+}
+
+func (o orphans) add(s *session) {
+	o.sessions[s] = true
+	o.yields[s.key.User()] += s.names
+}
+
+// drop takes s from among them.
+func (o orphans) drop(s *session) {
+	if !o.sessions[s] {
+		return
+	}
+	delete(o.sessions, s)
+	u := s.key.User()
+	if o.yields[u] -= s.names; o.yields[u] == 0 {
+		delete(o.yields, u)
+	}
+}
+
+// shrink notes that the names of s cost less, by so many bytes.
+func (o orphans) shrink(s *session, cost int64) {
+	if o.sessions[s] {
+		o.yields[s.key.User()] -= cost
+	}
+}
+
+// oldest returns the session of a user that has been an orphan for longest, or nil.
+func (o orphans) oldest(u budget.User) *session {
+	var oldest *session
+	for s := range o.sessions {
+		if s.key.User() == u && (oldest == nil || s.orphaned.Before(oldest.orphaned) || s.orphaned.Equal(oldest.orphaned) && s.id < oldest.id) {
+			oldest = s
 		}
 	}
-	return false
+	return oldest
 }

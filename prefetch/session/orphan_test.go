@@ -57,8 +57,8 @@ func TestNamesOfAJobThatWasKilledGiveWay(t *testing.T) {
 	if err := b.checkCharges(); err != nil {
 		t.Error(err)
 	}
-	if len(b.orphans) != 0 || len(b.yields) != 0 {
-		t.Errorf("%d orphans are known, %v", len(b.orphans), b.yields)
+	if len(b.orphans.sessions) != 0 || len(b.orphans.yields) != 0 {
+		t.Errorf("%d orphans are known, %v", len(b.orphans.sessions), b.orphans.yields)
 	}
 }
 

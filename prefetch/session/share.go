@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"fmt"
 	"hash/maphash"
 	"slices"
 
@@ -10,8 +9,29 @@ import (
 	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
+// shares say how much of the budget each user is charged, and may have.
+type shares struct {
+	// budget is how many bytes may be charged at once, and cost what an object is charged.
+	budget int64
+	cost   func(oss.Object) int64
+	ledger *budget.Ledger
+	// charged is the sum of what the tenants are charged, for entries too that are gone
+	// and not yet freed; others what of it is of those who are not privileged. stale says that
+	// their shares have to be looked at again.
+	charged int64
+	others  int64
+	tenants map[budget.User]*tenant
+	stale   bool
+	seed    maphash.Seed
+}
+
+func newShares(cfg Config) *shares {
+	return &shares{budget: cfg.Budget, cost: cfg.Cost, ledger: cfg.Ledger, tenants: make(map[budget.User]*tenant), seed: maphash.MakeSeed()}
+}
+
 // tenant is a user who has sessions, or of whom something is charged.
 type tenant struct {
+	of   *shares
 	user budget.User
 	// privileged says that it may have all there is.
 	privileged bool
@@ -32,76 +52,76 @@ type tenant struct {
 // another than a listing, and what is given back has to be what was charged.
 type version uint64
 
-func (b *Book) versionOf(o oss.Object) version {
+func (s *shares) versionOf(o oss.Object) version {
 	type means struct {
 		key, etag string
 		size      int64
 	}
-	return version(maphash.Comparable(b.seed, means{o.Key, o.ETag, o.Size}))
+	return version(maphash.Comparable(s.seed, means{o.Key, o.ETag, o.Size}))
 }
 
 // tenant returns a user's tenant, and makes it if there is none.
-func (b *Book) tenant(u budget.User) *tenant {
-	t := b.tenants[u]
+func (s *shares) tenant(u budget.User) *tenant {
+	t := s.tenants[u]
 	if t == nil {
-		t = &tenant{user: u, privileged: b.cfg.Ledger.Privileged(u), objects: make(map[version]int32), changed: 1}
-		b.tenants[u] = t
+		t = &tenant{of: s, user: u, privileged: s.ledger.Privileged(u), objects: make(map[version]int32), changed: 1}
+		s.tenants[u] = t
 	}
 	return t
 }
 
 // leaves forgets a tenant of whom nothing is left.
-func (b *Book) leaves(t *tenant) {
+func (s *shares) leaves(t *tenant) {
 	if t.sessions == 0 && len(t.objects) == 0 {
-		delete(b.tenants, t.user)
+		delete(s.tenants, t.user)
 	}
-	b.stale = true
+	s.stale = true
 }
 
 // charge charges the tenant what an entry means and it does not have yet.
-func (b *Book) charge(t *tenant, e *Entry) {
+func (s *shares) charge(t *tenant, e *Entry) {
 	for _, o := range e.Objects {
-		v := b.versionOf(o)
+		v := s.versionOf(o)
 		if t.objects[v]++; t.objects[v] == 1 {
-			b.count(t, b.cfg.Cost(o))
+			s.count(t, s.cost(o))
 		}
 	}
 	t.changed++
-	b.stale = true
+	s.stale = true
 }
 
 // discharge is the reverse of charge.
-func (b *Book) discharge(t *tenant, e *Entry) {
+func (s *shares) discharge(t *tenant, e *Entry) {
 	for _, o := range e.Objects {
-		v := b.versionOf(o)
+		v := s.versionOf(o)
 		if t.objects[v]--; t.objects[v] == 0 {
 			delete(t.objects, v)
-			b.count(t, -b.cfg.Cost(o))
+			s.count(t, -s.cost(o))
 		}
 	}
 	t.changed++
-	b.leaves(t)
+	s.leaves(t)
 }
 
 // count changes what a tenant is charged.
-func (b *Book) count(t *tenant, bytes int64) {
+func (s *shares) count(t *tenant, bytes int64) {
 	t.charged += bytes
-	b.charged += bytes
+	s.charged += bytes
 	if !t.privileged {
-		b.others += bytes
+		s.others += bytes
 	}
 }
 
 // missing returns what an entry that waits would be charged.
-func (b *Book) missing(e *Entry) int64 {
+func (s *shares) missing(e *Entry) int64 {
 	t := e.tenant
 	if e.missing.at == t.changed {
 		return e.missing.bytes
 	}
 	bytes := e.cost
 	for _, o := range e.Objects {
-		if t.objects[b.versionOf(o)] > 0 {
-			bytes -= b.cfg.Cost(o)
+		if t.objects[s.versionOf(o)] > 0 {
+			bytes -= s.cost(o)
 		}
 	}
 	e.missing.at, e.missing.bytes = t.changed, bytes
@@ -109,35 +129,35 @@ func (b *Book) missing(e *Entry) int64 {
 }
 
 // shared is how much all have together who are not privileged, at most.
-func (b *Book) shared() int64 { return b.cfg.Budget / 4 * 3 }
+func (s *shares) shared() int64 { return s.budget / 4 * 3 }
 
 // most is how much a tenant may have when nobody else has any.
-func (b *Book) most(t *tenant) int64 {
+func (s *shares) most(t *tenant) int64 {
 	if t.privileged {
-		return b.cfg.Budget
+		return s.budget
 	}
-	return b.shared()
+	return s.shared()
 }
 
 // left returns how much more a tenant can have now. It may be negative.
-func (b *Book) left(t *tenant) int64 {
-	left := b.cfg.Budget - b.charged
+func (s *shares) left(t *tenant) int64 {
+	left := s.budget - s.charged
 	if t.privileged {
 		return left
 	}
-	return min(left, b.shared()-b.others)
+	return min(left, s.shared()-s.others)
 }
 
 // setShares says what each tenant may have while others wait: as much as every other who
 // wants more, and what those leave who do not. A quarter is for the privileged, if they
 // want it. All shares together are no more than the budget.
-func (b *Book) setShares() {
-	if !b.stale {
+func (s *shares) setShares() {
+	if !s.stale {
 		return
 	}
-	b.stale = false
+	s.stale = false
 	var all, privileged, others []*tenant
-	for _, t := range b.tenants {
+	for _, t := range s.tenants {
 		all = append(all, t)
 		if t.privileged {
 			privileged = append(privileged, t)
@@ -145,13 +165,13 @@ func (b *Book) setShares() {
 			others = append(others, t)
 		}
 	}
-	each := max(level(b.cfg.Budget, all), level(b.cfg.Budget-b.shared(), privileged))
-	room := b.cfg.Budget
+	each := max(level(s.budget, all), level(s.budget-s.shared(), privileged))
+	room := s.budget
 	for _, t := range privileged {
 		t.share = each
 		room -= t.demand(each)
 	}
-	each = level(min(room, b.shared()), others)
+	each = level(min(room, s.shared()), others)
 	for _, t := range others {
 		t.share = each
 	}
@@ -201,10 +221,10 @@ func (b *Book) next() []want {
 	n := len(b.order)
 	for i := range n {
 		st := b.order[(b.turn+i)%n]
-		w := want{st.urgent.head(b.pending), &st.urgent}
-		urgent := w.holder != nil && w.entry.state == Waiting && b.missing(w.entry) <= b.left(w.entry.tenant)
+		w := want{st.urgent.head((*holder).pending), &st.urgent}
+		urgent := w.holder != nil && w.entry.state == Waiting && b.shares.missing(w.entry) <= b.shares.left(w.entry.tenant)
 		if !urgent {
-			if h := st.queue.head(b.pending); h != nil {
+			if h := st.queue.head((*holder).pending); h != nil {
 				w = want{h, &st.queue}
 			}
 		}
@@ -227,9 +247,9 @@ func (b *Book) next() []want {
 // choose returns what is to be fetched next, or nothing. Those come first who stay within
 // their share, and of those who have least. Who stays within it and finds no room is waited
 // for by who would exceed it; else who finds none waits alone.
-func (b *Book) choose(wants []want) want {
-	b.setShares()
-	beyond := func(w want) bool { return w.entry.tenant.charged+b.missing(w.entry) > w.entry.tenant.share }
+func (s *shares) choose(wants []want) want {
+	s.setShares()
+	beyond := func(w want) bool { return w.entry.tenant.charged+s.missing(w.entry) > w.entry.tenant.share }
 	slices.SortStableFunc(wants, func(v, w want) int {
 		if bv, bw := beyond(v), beyond(w); bv != bw {
 			if bv {
@@ -245,57 +265,11 @@ func (b *Book) choose(wants []want) want {
 		switch {
 		case over && owed:
 			return want{}
-		case b.missing(w.entry) <= b.left(w.entry.tenant):
+		case s.missing(w.entry) <= s.left(w.entry.tenant):
 			return w
 		case !over:
 			owed = true
 		}
 	}
 	return want{}
-}
-
-// checkTenants returns an error if the tenants are charged less than their entries cost, some
-// of which may be gone and on their way out.
-func (b *Book) checkTenants(charged []*Entry) error {
-	type has struct {
-		cost    int64
-		objects map[version]int32
-		waiting int
-	}
-	found := make(map[*tenant]*has)
-	for _, t := range b.tenants {
-		found[t] = &has{objects: make(map[version]int32)}
-	}
-	for _, e := range charged {
-		for _, o := range e.Objects {
-			h, v := found[e.tenant], b.versionOf(o)
-			if h.objects[v]++; h.objects[v] == 1 {
-				h.cost += b.cfg.Cost(o)
-			}
-		}
-	}
-	for _, e := range b.entries {
-		if e.state == Waiting {
-			found[e.tenant].waiting++
-		}
-	}
-	var sum, others int64
-	for t, h := range found {
-		for v, n := range h.objects {
-			if n > t.objects[v] {
-				return fmt.Errorf("user %d has %d charged entries of an object, the book says %d", t.user.UID, n, t.objects[v])
-			}
-		}
-		if h.cost > t.charged || h.waiting != t.waiting {
-			return fmt.Errorf("user %d is charged %d and has %d entries waiting, the book says %d and %d", t.user.UID, h.cost, h.waiting, t.charged, t.waiting)
-		}
-		sum += t.charged
-		if !t.privileged {
-			others += t.charged
-		}
-	}
-	if sum != b.charged || others != b.others {
-		return fmt.Errorf("all users are charged %d, the others %d of it, the book says %d and %d", sum, others, b.charged, b.others)
-	}
-	return nil
 }

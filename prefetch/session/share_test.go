@@ -62,8 +62,8 @@ func (i *inn) within() {
 	if err := i.Check(); err != nil {
 		i.Fatal(err)
 	}
-	if i.charged > i.most || i.others > i.most/4*3 {
-		i.Fatalf("%d bytes are charged, %d of them to others, of %d", i.charged, i.others, i.most)
+	if i.shares.charged > i.most || i.shares.others > i.most/4*3 {
+		i.Fatalf("%d bytes are charged, %d of them to others, of %d", i.shares.charged, i.shares.others, i.most)
 	}
 }
 
@@ -206,21 +206,21 @@ func TestAnObjectIsChargedOnceAUser(t *testing.T) {
 	i.fetch()
 	i.want(first, Ready, 20)
 	i.want(second, Ready, 20)
-	if i.charged != 2000 {
-		t.Errorf("%d bytes are charged for 20 files of one user", i.charged)
+	if i.shares.charged != 2000 {
+		t.Errorf("%d bytes are charged for 20 files of one user", i.shares.charged)
 	}
 	announce(t, i.Book, other, paths[:5]...)
 	i.fetch()
-	if i.charged != 2500 {
-		t.Errorf("%d bytes are charged, 5 files are another user's", i.charged)
+	if i.shares.charged != 2500 {
+		t.Errorf("%d bytes are charged, 5 files are another user's", i.shares.charged)
 	}
 	i.release(first, paths...)
-	if i.charged != 2500 {
-		t.Errorf("%d bytes are charged though all is still held", i.charged)
+	if i.shares.charged != 2500 {
+		t.Errorf("%d bytes are charged though all is still held", i.shares.charged)
 	}
 	i.release(second, paths[:19]...)
-	if i.charged != 600 {
-		t.Errorf("%d bytes are charged, one file is held and 5 are another user's", i.charged)
+	if i.shares.charged != 600 {
+		t.Errorf("%d bytes are charged, one file is held and 5 are another user's", i.shares.charged)
 	}
 	// What the user has already needs no room.
 	announce(t, i.Book, second, files(200, 100)...)
@@ -266,8 +266,8 @@ func TestWhatIsGivenBackWasCharged(t *testing.T) {
 	for _, e := range i.TakeGone() {
 		i.Freed(e)
 	}
-	if i.charged != 0 {
-		t.Errorf("%d bytes are charged for nothing", i.charged)
+	if i.shares.charged != 0 {
+		t.Errorf("%d bytes are charged for nothing", i.shares.charged)
 	}
 }
 
@@ -337,8 +337,8 @@ func TestNobodyStarves(t *testing.T) {
 		for _, e := range i.TakeGone() {
 			i.Freed(e)
 		}
-		if i.charged != 0 || len(i.tenants) != 0 {
-			t.Errorf("seed %d: %d bytes are charged, of %d users", seed, i.charged, len(i.tenants))
+		if i.shares.charged != 0 || len(i.shares.tenants) != 0 {
+			t.Errorf("seed %d: %d bytes are charged, of %d users", seed, i.shares.charged, len(i.shares.tenants))
 		}
 	}
 }

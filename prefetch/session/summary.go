@@ -33,7 +33,7 @@ func (b *Book) Status(now time.Time, n Name, paths []string) ([]File, error) {
 	for i, path := range paths {
 		f := &files[i]
 		f.Path, f.State = path, "unknown"
-		h := b.find(st, path, n.Seq)
+		h := b.folders.find(st, path, n.Seq)
 		if h == nil {
 			continue
 		}
@@ -84,8 +84,8 @@ type StreamSummary struct {
 // Summaries returns all sessions, in a fixed order.
 func (b *Book) Summaries(now time.Time) []Summary {
 	all := make([]Summary, 0, len(b.sessions))
-	for _, s := range b.sorted() {
-		all = append(all, b.summary(now, s, Root().announced))
+	for _, s := range sorted(b.sessions) {
+		all = append(all, s.summary(now, b.quota, Root().announced))
 	}
 	return all
 }
@@ -95,11 +95,11 @@ func (b *Book) Summaries(now time.Time) []Summary {
 // root is told more, for root of a container is told by it.
 func (b *Book) SummariesOf(now time.Time, user budget.User, who Who) []Summary {
 	own := make([]Summary, 0)
-	for _, s := range b.sorted() {
+	for _, s := range sorted(b.sessions) {
 		if s.key.User() != user {
 			continue
 		}
-		sum := b.summary(now, s, func(other Who) bool { return other == who })
+		sum := s.summary(now, b.quota, func(other Who) bool { return other == who })
 		if slices.ContainsFunc(s.whos, func(other Who) bool { return other.Base != who.Base }) {
 			sum.Task = ""
 		}
@@ -116,13 +116,13 @@ func (b *Book) Summary(now time.Time, id ID, who Who) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	return b.summary(now, s, who.announced), nil
+	return s.summary(now, b.quota, who.announced), nil
 }
 
 // announced reports whether w may know the bytes of what who has announced.
 func (w Who) announced(who Who) bool { return w.IsRoot() || w == who }
 
-func (b *Book) summary(now time.Time, s *session, theirs func(Who) bool) Summary {
+func (s *session) summary(now time.Time, quota func(*stream) int, theirs func(Who) bool) Summary {
 	sum := Summary{
 		Shared: s.params.Shared,
 		Task:   s.key.Task, Worker: s.key.Worker, UID: s.key.UID, Buffer: s.params.Buffer,
@@ -150,7 +150,7 @@ func (b *Book) summary(now time.Time, s *session, theirs func(Who) bool) Summary
 			}
 		}
 		full := st.full
-		sum.Streams = append(sum.Streams, StreamSummary{Index: st.index, Outstanding: st.outstanding, Quota: b.quota(st)})
+		sum.Streams = append(sum.Streams, StreamSummary{Index: st.index, Outstanding: st.outstanding, Quota: quota(st)})
 		st.full = full // looking does not count as asking
 	}
 	if slices.ContainsFunc(s.whos, func(w Who) bool { return !theirs(w) }) {
@@ -231,7 +231,7 @@ func (b *Book) Restore(now time.Time, id ID, key Key, p Params, held []Held) boo
 	s.restored, s.unseen = true, false
 	for _, h := range held {
 		st, err := b.stream(s, h.Index)
-		if path := h.Folder + h.Path; err == nil && b.find(st, path, h.Seq) == nil {
+		if path := h.Folder + h.Path; err == nil && b.folders.find(st, path, h.Seq) == nil {
 			_, err = b.hold(now, st, path, h.Seq, false)
 		}
 		if err != nil {
