@@ -287,7 +287,7 @@ func (r *round) failing() {
 }
 
 // manyRequests are so many that their fifth has room for all the ways in which requests fail.
-const manyRequests, ways = 150, 13
+const manyRequests, ways = 300, 13
 
 // struck fails unless each of the thirteen ways was met, and a fifth of the requests or so failed.
 // A connection that is left unserved for a while is no request.
@@ -347,7 +347,7 @@ func thirteenWays(rng *rand.Rand) []ossemu.Fault {
 	}
 	for _, f := range byChance {
 		if f.Operation == "" && f.Kind != ossemu.FaultSlowAccept && f.Kind != ossemu.FaultStaleList {
-			f.Skip = manyRequests / 3 // by then each way has struck
+			f.Skip = manyRequests / 6 // by then each way has struck
 		}
 		all = append(all, f)
 	}
