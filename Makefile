@@ -139,7 +139,7 @@ python: build ## The Python client's types and tests, with real mounts.
 
 .PHONY: race
 race: build ## The tests of the data path under the race detector.
-	$(GO) test -p 1 -race -short $(HANGS) $(filter-out %/fs/writeback,$(shell $(GO) list ./oss ./oss/limiter ./cache ./manifest/... ./fs/... ./prefetch/...))
+	$(GO) test -p 1 -race -short $(HANGS) $(filter-out %/fs/writeback,$(shell $(GO) list ./oss ./oss/credentials ./oss/limiter ./cache ./manifest/... ./fs/... ./prefetch/...))
 	@# Two timers of one synctest bubble that run at once share what the detector keeps of them (runtime/time.go, unlockAndRun).
 	GOMAXPROCS=1 $(GO) test -p 1 -race -short $(HANGS) ./fs/writeback
 

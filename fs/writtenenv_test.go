@@ -17,6 +17,7 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
 )
@@ -130,12 +131,12 @@ func startStore(t testing.TB) *ossemutest.Emulator {
 
 func writtenClient(t testing.TB, e *ossemutest.Emulator, log *slog.Logger) *oss.Client {
 	t.Helper()
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{
-		Kind: oss.CredentialsStatic, AccessKeyID: e.AccessKeyID, AccessKeySecret: e.AccessKeySecret,
+	source, err := credentials.Open(credentials.Config{
+		Kind: credentials.Static, AccessKeyID: e.AccessKeyID, AccessKeySecret: e.AccessKeySecret,
 	}, log)
 	must(t, err)
-	t.Cleanup(func() { must(t, credentials.Close()) })
-	client, err := oss.Open(oss.Config{Endpoint: e.Endpoint, Bucket: e.Bucket, Credentials: credentials}, nil, nil, log)
+	t.Cleanup(func() { must(t, source.Close()) })
+	client, err := oss.Open(oss.Config{Endpoint: e.Endpoint, Bucket: e.Bucket, Credentials: source}, nil, nil, log)
 	must(t, err)
 	return client
 }

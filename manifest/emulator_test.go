@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
 )
@@ -36,13 +37,13 @@ func inParallel(keys []string, f func(key string)) {
 // client reads it, and the versions are those that a HEAD gives.
 func TestTreeOverTheClientAndTheEmulator(t *testing.T) {
 	e := ossemutest.Start(t, ossemu.Config{})
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{
-		Kind: oss.CredentialsStatic, AccessKeyID: e.AccessKeyID, AccessKeySecret: e.AccessKeySecret,
+	source, err := credentials.Open(credentials.Config{
+		Kind: credentials.Static, AccessKeyID: e.AccessKeyID, AccessKeySecret: e.AccessKeySecret,
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := oss.Open(oss.Config{Endpoint: e.Endpoint, Bucket: e.Bucket, Credentials: credentials}, nil, nil, nil)
+	client, err := oss.Open(oss.Config{Endpoint: e.Endpoint, Bucket: e.Bucket, Credentials: source}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

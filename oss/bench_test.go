@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // benchServer answers ranged GETs of object out of memory, as fast as net/http
@@ -36,7 +38,7 @@ func BenchmarkReadRange(b *testing.B) {
 		for _, s := range benchSizes {
 			b.Run(fmt.Sprintf("region=%s/size=%d/parallel=%d", region, s.size, s.parallel), func(b *testing.B) {
 				server, o := benchServer(b, s.size)
-				source, err := OpenCredentials(CredentialsConfig{AccessKeyID: "id", AccessKeySecret: "secret"}, quietLog())
+				source, err := credentials.Open(credentials.Config{AccessKeyID: "id", AccessKeySecret: "secret"}, quietLog())
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -75,7 +77,7 @@ func BenchmarkHead(b *testing.B) {
 	b.Cleanup(server.Close)
 	for _, region := range []string{"", "cn-hangzhou"} {
 		b.Run("region="+region, func(b *testing.B) {
-			source, err := OpenCredentials(CredentialsConfig{AccessKeyID: "id", AccessKeySecret: "secret"}, quietLog())
+			source, err := credentials.Open(credentials.Config{AccessKeyID: "id", AccessKeySecret: "secret"}, quietLog())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 const (
@@ -78,7 +80,7 @@ func (c *Client) diagnose(f *failure, err error) error {
 // adviceOnAnswer explains what a server said.
 func (c *Client) adviceOnAnswer(f *failure) string {
 	cfg := &c.cfg
-	who := cfg.Credentials.describe()
+	who := cfg.Credentials.Describe()
 	switch {
 	case f.endpoint != "":
 		return fmt.Sprintf("the bucket is not at this endpoint: use %s", f.endpoint)
@@ -98,7 +100,7 @@ func (c *Client) adviceOnAnswer(f *failure) string {
 		return fmt.Sprintf("the region %q is not the bucket's: set the bucket's own", cfg.Region)
 	case f.code == "SecondLevelDomainForbidden":
 		return "the service wants the bucket in the host name: switch path style off, or give the endpoint by name rather than by address"
-	case f.is(ErrAccessDenied) && cfg.Credentials.Kind() == CredentialsAnonymous:
+	case f.is(ErrAccessDenied) && cfg.Credentials.Kind() == credentials.Anonymous:
 		return "the bucket is not public: give credentials"
 	case f.is(ErrAccessDenied):
 		return fmt.Sprintf("%s may not list the bucket: grant oss:ListObjects and oss:GetObject on it, and check the bucket's policy", who)

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/limiter"
 )
 
@@ -76,7 +77,7 @@ func open(cfg Config, shared *limiter.Limiter, reg prometheus.Registerer, log *s
 	}
 	c.access = &accessWatch{log: log, every: c.timing.complain}
 	if c.transport, err = newTransport(life, &cfg); err == nil {
-		anonymous := cfg.Credentials.Kind() == CredentialsAnonymous
+		anonymous := cfg.Credentials.Kind() == credentials.Anonymous
 		c.conn, err = newConn(&cfg, endpoint, sdkTransport{c.transport, anonymous})
 	}
 	if err == nil {
@@ -115,28 +116,28 @@ func newConn(cfg *Config, endpoint *url.URL, transport http.RoundTripper) (*sdk.
 }
 
 // sdkCredentials shows a source to the SDK.
-type sdkCredentials struct{ source *CredentialSource }
+type sdkCredentials struct{ source *credentials.Source }
 
 // GetCredentials implements sdk.CredentialsProvider.
 func (s sdkCredentials) GetCredentials() sdk.Credentials {
-	k := s.source.get()
+	k := s.source.Keys()
 	if k == nil {
-		k = &keys{}
+		k = &credentials.Keys{}
 	}
 	return sdkKeys{k}
 }
 
 // sdkKeys shows keys to the SDK.
-type sdkKeys struct{ *keys }
+type sdkKeys struct{ *credentials.Keys }
 
 // GetAccessKeyID implements sdk.Credentials.
-func (k sdkKeys) GetAccessKeyID() string { return k.id }
+func (k sdkKeys) GetAccessKeyID() string { return k.ID }
 
 // GetAccessKeySecret implements sdk.Credentials.
-func (k sdkKeys) GetAccessKeySecret() string { return k.secret.reveal() }
+func (k sdkKeys) GetAccessKeySecret() string { return k.Secret.Reveal() }
 
 // GetSecurityToken implements sdk.Credentials.
-func (k sdkKeys) GetSecurityToken() string { return k.token.reveal() }
+func (k sdkKeys) GetSecurityToken() string { return k.Token.Reveal() }
 
 // Close ends what the client runs and closes its connections. Calls in progress
 // fail with [ErrUnavailable]. It does not close the credentials.

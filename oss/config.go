@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // Config says which bucket a [Client] speaks to and how. Endpoint and Bucket are
@@ -24,7 +26,7 @@ type Config struct {
 	Region string
 	// Credentials sign the requests. The source is not closed by the client. nil
 	// means anonymous: requests are not signed.
-	Credentials *CredentialSource
+	Credentials *credentials.Source
 	// PathStyle puts the bucket into the path rather than the host name. It is
 	// implied by an IP address as endpoint; OSS itself refuses it.
 	PathStyle bool

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
 	"github.com/pailfs/pailfs/oss/osstest"
@@ -33,10 +34,10 @@ func openClient(t testing.TB, cfg oss.Config) *oss.Client {
 }
 
 // staticCredentials returns a source of one fixed key pair.
-func staticCredentials(t testing.TB, id, secret, token string) *oss.CredentialSource {
+func staticCredentials(t testing.TB, id, secret, token string) *credentials.Source {
 	t.Helper()
-	s, err := oss.OpenCredentials(oss.CredentialsConfig{
-		Kind: oss.CredentialsStatic, AccessKeyID: id, AccessKeySecret: secret, SecurityToken: token,
+	s, err := credentials.Open(credentials.Config{
+		Kind: credentials.Static, AccessKeyID: id, AccessKeySecret: secret, SecurityToken: token,
 	}, testLog(t))
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func TestContractOnARealBucket(t *testing.T) {
 		cfg = emulatorConfig(t, e)
 		cfg.Region = "cn-hangzhou"
 	} else {
-		source, err := oss.OpenCredentials(oss.CredentialsConfig{}, testLog(t))
+		source, err := credentials.Open(credentials.Config{}, testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}

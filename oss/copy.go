@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 )
 
 // copyResult is the XML that answers a copy of an object or of a part.
@@ -73,7 +75,7 @@ func copied(key string, src Object, resp *response) (Info, error) {
 	}
 	modified, err := time.Parse(time.RFC3339, x.LastModified)
 	if err != nil || normalETag(x.ETag) == "" {
-		return Info{}, fmt.Errorf("%w: copied to etag %q of %q", errBadAnswer, clean(x.ETag, 80), clean(x.LastModified, 40))
+		return Info{}, fmt.Errorf("%w: copied to etag %q of %q", errBadAnswer, oneline.Of(x.ETag, 80), oneline.Of(x.LastModified, 40))
 	}
 	info := Info{Object: NewObject(key, x.ETag, src.Size, modified)}
 	info.CRC64, info.HasCRC64 = parseCRC64(resp.header)

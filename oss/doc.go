@@ -13,8 +13,8 @@
 //	transport   HTTP/1.1 over kept connections
 //
 // An answer comes back up as bytes in the caller's own buffer, or as an error
-// that is classified once, in failure.go. Credentials stand beside: a
-// [CredentialSource] holds the keys that are valid now and renews them.
+// that is classified once, in failure.go. Package credentials
+// stands beside: it holds the keys that are valid now and renews them.
 //
 // The package imports its own parts and nothing else of pailfs. It keeps no bytes
 // and no names; caching is the cache's business and listing state is the

@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
 
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 	"github.com/pailfs/pailfs/oss/limiter"
 )
 
@@ -82,7 +83,7 @@ func (v *view) exchange(ctx context.Context, r *retrying, req *request) (*respon
 		return nil, unsent(req.op, req.key, err)
 	}
 	defer a.end()
-	k := c.cfg.Credentials.get()
+	k := c.cfg.Credentials.Keys()
 	resp, header, err := v.send(a, r, req)
 	o = observe(a, err, header)
 	if req.op == opHead && o.Answered {
@@ -186,7 +187,7 @@ func serviceError(status int, header http.Header, text []byte) sdk.ServiceError 
 		service.Code = "Redirect"
 		service.Message = "the answer points to " + location
 	} else if len(text) > 0 && xml.Unmarshal(text, &service) != nil {
-		service = sdk.ServiceError{Message: "not an answer of OSS: " + clean(string(text), 120)}
+		service = sdk.ServiceError{Message: "not an answer of OSS: " + oneline.Of(string(text), 120)}
 	}
 	service.StatusCode = status
 	return service

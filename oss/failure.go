@@ -16,6 +16,9 @@ import (
 	"time"
 
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
+
+	"github.com/pailfs/pailfs/oss/credentials"
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 )
 
 // failure is why one request failed: who said so, what it means to callers, and
@@ -45,7 +48,7 @@ type failure struct {
 	// date is the server's clock in the answer.
 	date time.Time
 	// keys are what the request was signed with, nil if it was not.
-	keys *keys
+	keys *credentials.Keys
 	// cause is what happened below HTTP.
 	cause error
 }
@@ -152,7 +155,7 @@ func (c *Client) failed(op operation, key string, err, cause error, header http.
 		f.fromHeader(header)
 	}
 	if c != nil {
-		f.message = c.cfg.Credentials.redactText(f.message)
+		f.message = c.cfg.Credentials.Redact(f.message)
 	}
 	return f
 }
@@ -178,10 +181,10 @@ func (f *failure) fromCause(cause error) {
 // fromService classifies what the server said.
 func (f *failure) fromService(e sdk.ServiceError) {
 	f.status = e.StatusCode
-	f.code = clean(e.Code, 80)
-	f.message = clean(e.Message, 300)
-	f.requestID = clean(e.RequestID, 80)
-	f.endpoint = clean(e.Endpoint, 200)
+	f.code = oneline.Of(e.Code, 80)
+	f.message = oneline.Of(e.Message, 300)
+	f.requestID = oneline.Of(e.RequestID, 80)
+	f.endpoint = oneline.Of(e.Endpoint, 200)
 	f.byStatus()
 }
 
@@ -289,12 +292,12 @@ func permanentNetworkError(err error) bool {
 // take that for the end of their own context.
 type networkError struct{ err error }
 
-func (e *networkError) Error() string { return clean(e.err.Error(), 300) }
+func (e *networkError) Error() string { return oneline.Of(e.err.Error(), 300) }
 
 // fromHeader adds what only the header tells.
 func (f *failure) fromHeader(h http.Header) {
 	if f.requestID == "" {
-		f.requestID = clean(h.Get("X-Oss-Request-Id"), 80)
+		f.requestID = oneline.Of(h.Get("X-Oss-Request-Id"), 80)
 	}
 	f.wait = serverWait(h)
 	if t, err := http.ParseTime(h.Get("Date")); err == nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	sdk "github.com/aliyun/aliyun-oss-go-sdk/oss"
+
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 )
 
 // Head implements [Stater].
@@ -41,7 +43,7 @@ func (v *view) head(ctx context.Context, r *retrying) (Info, error) {
 // askHead sends a HEAD past the SDK: where the attributes of many names are asked for, its
 // general path is most of what a HEAD costs.
 func (c *Client) askHead(a *attempt, key string) (*sdk.Response, error) {
-	req := c.reads.head(key, c.cfg.Credentials.get())
+	req := c.reads.head(key, c.cfg.Credentials.Keys())
 	answer, err := c.transport.RoundTrip(req.WithContext(a.ctx)) //nolint:bodyclose // whoever takes the response closes it
 	if err != nil {
 		return nil, err
@@ -62,11 +64,11 @@ func (c *Client) askHead(a *attempt, key string) (*sdk.Response, error) {
 func parseInfo(key string, h http.Header) (Info, error) {
 	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	if err != nil || size < 0 {
-		return Info{}, fmt.Errorf("%w: content length %q", errBadAnswer, clean(h.Get("Content-Length"), 40))
+		return Info{}, fmt.Errorf("%w: content length %q", errBadAnswer, oneline.Of(h.Get("Content-Length"), 40))
 	}
 	modified, err := http.ParseTime(h.Get("Last-Modified"))
 	if err != nil {
-		return Info{}, fmt.Errorf("%w: last modified %q", errBadAnswer, clean(h.Get("Last-Modified"), 40))
+		return Info{}, fmt.Errorf("%w: last modified %q", errBadAnswer, oneline.Of(h.Get("Last-Modified"), 40))
 	}
 	info := Info{Object: NewObject(key, h.Get("ETag"), size, modified)}
 	if info.ETag == "" {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 )
 
 // maxPage is the most keys that OSS puts on a page.
@@ -124,7 +126,7 @@ func parseListing(text []byte, l *ListRequest) (ListPage, error) {
 		}
 		modified, err := time.Parse(time.RFC3339, c.LastModified)
 		if err != nil || c.Size < 0 || key == "" || !strings.HasPrefix(key, l.Prefix) {
-			return ListPage{}, fmt.Errorf("%w: listed %q, %d bytes, of %q", errBadAnswer, clean(key, 100), c.Size, clean(c.LastModified, 40))
+			return ListPage{}, fmt.Errorf("%w: listed %q, %d bytes, of %q", errBadAnswer, oneline.Of(key, 100), c.Size, oneline.Of(c.LastModified, 40))
 		}
 		page.Objects = append(page.Objects, ListedObject{
 			Object:  NewObject(key, c.ETag, c.Size, modified),
@@ -137,7 +139,7 @@ func parseListing(text []byte, l *ListRequest) (ListPage, error) {
 			return ListPage{}, err
 		}
 		if !strings.HasPrefix(prefix, l.Prefix) {
-			return ListPage{}, fmt.Errorf("%w: listed prefix %q", errBadAnswer, clean(prefix, 100))
+			return ListPage{}, fmt.Errorf("%w: listed prefix %q", errBadAnswer, oneline.Of(prefix, 100))
 		}
 		page.Prefixes = append(page.Prefixes, prefix)
 	}
@@ -163,7 +165,7 @@ func keyDecoder(encoding string) func(string) (string, error) {
 		}
 		key, err := url.QueryUnescape(s)
 		if err != nil {
-			return "", fmt.Errorf("%w: name %q", errBadAnswer, clean(s, 100))
+			return "", fmt.Errorf("%w: name %q", errBadAnswer, oneline.Of(s, 100))
 		}
 		return key, nil
 	}

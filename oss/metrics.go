@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // outcome is how one request ended, as metrics name it.
@@ -57,7 +59,7 @@ type metrics struct {
 // latencyBounds are seconds, from loopback to a server that is nearly dead.
 var latencyBounds = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60}
 
-func newMetrics(reg prometheus.Registerer, source *CredentialSource, access *accessWatch) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, source *credentials.Source, access *accessWatch) (*metrics, error) {
 	r := registrar{reg: reg}
 	requests := register(&r, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pailfs_oss_requests_total",

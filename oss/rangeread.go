@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/oss/credentials"
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 	"github.com/pailfs/pailfs/oss/limiter"
 )
 
@@ -140,7 +142,7 @@ type getAttempt struct {
 	object      *Object
 	from, until int64
 
-	keys     *keys
+	keys     *credentials.Keys
 	answer   *http.Response
 	observed limiter.Observation
 	received int64
@@ -150,7 +152,7 @@ type getAttempt struct {
 // answer has been closed.
 func (g *getAttempt) open() *failure {
 	c := g.client
-	g.keys = c.cfg.Credentials.get()
+	g.keys = c.cfg.Credentials.Keys()
 	span := make([]byte, 0, 48)
 	span = append(span, "bytes="...)
 	span = strconv.AppendInt(span, g.from, 10)
@@ -203,7 +205,7 @@ func (g *getAttempt) check(answer *http.Response) error {
 	case "":
 		return fmt.Errorf("%w: no etag", errBadAnswer)
 	default:
-		return g.changed("its etag is " + clean(etag, 80) + " now")
+		return g.changed("its etag is " + oneline.Of(etag, 80) + " now")
 	}
 	if answer.StatusCode == http.StatusPartialContent {
 		from, until, size, err := parseContentRange(answer.Header.Get("Content-Range"))
@@ -249,7 +251,7 @@ func parseContentRange(text string) (from, until, size int64, err error) {
 	b, err2 := strconv.ParseUint(last, 10, 63)
 	n, err3 := strconv.ParseUint(total, 10, 63)
 	if !ok1 || !ok2 || !ok3 || errors.Join(err1, err2, err3) != nil || a > b || b >= n {
-		return 0, 0, 0, fmt.Errorf("%w: content range %q", errBadAnswer, clean(text, 80))
+		return 0, 0, 0, fmt.Errorf("%w: content range %q", errBadAnswer, oneline.Of(text, 80))
 	}
 	return int64(a), int64(b) + 1, int64(n), nil
 }

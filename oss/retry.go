@@ -123,12 +123,12 @@ func (r *retrying) again(ctx context.Context, f *failure) error {
 		if !staleKeyCodes[f.code] {
 			return f
 		}
-		if !r.resigned && c.cfg.Credentials.refreshed(ctx, f.keys) {
+		if !r.resigned && c.cfg.Credentials.Refreshed(ctx, f.keys) {
 			r.resigned = true
 			c.metrics.retries[r.op].Inc()
 			return nil
 		}
-		return c.cfg.Credentials.explain(f)
+		return c.cfg.Credentials.Explain(f)
 	}
 	r.failures++
 	if f.outcome == outcomeBadAnswer {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // readSigner makes the signed ranged GETs and HEADs, which are nearly all requests. The
@@ -38,7 +40,7 @@ type signTime struct {
 
 // signDay is the V4 key of one day and one set of keys.
 type signDay struct {
-	keys *keys
+	keys *credentials.Keys
 	day  string
 	key  []byte
 }
@@ -78,7 +80,7 @@ func (s *readSigner) time() *signTime {
 
 // get returns the signed GET of the bytes that span names, if key still holds
 // etag. k is nil for an anonymous one.
-func (s *readSigner) get(key, etag, span string, k *keys) *http.Request {
+func (s *readSigner) get(key, etag, span string, k *credentials.Keys) *http.Request {
 	req := s.request(http.MethodGet, "x-oss-range-behavior:standard\n", key, k)
 	req.Header["Range"] = []string{span}
 	req.Header["X-Oss-Range-Behavior"] = standardRange
@@ -87,21 +89,21 @@ func (s *readSigner) get(key, etag, span string, k *keys) *http.Request {
 }
 
 // head returns the signed HEAD of key.
-func (s *readSigner) head(key string, k *keys) *http.Request {
+func (s *readSigner) head(key string, k *credentials.Keys) *http.Request {
 	return s.request(http.MethodHead, "", key, k)
 }
 
 // request returns a request for key with the signature of method. ranged is the line of
 // the signed text for a header that the caller adds.
-func (s *readSigner) request(method, ranged, key string, k *keys) *http.Request {
+func (s *readSigner) request(method, ranged, key string, k *credentials.Keys) *http.Request {
 	escaped := escapeKey(key)
 	now := s.time()
 	h := make(http.Header, 8)
 	h["Date"] = []string{now.date}
 	h["User-Agent"] = userAgentHeader
 	if k != nil {
-		if !k.token.empty() {
-			h["X-Oss-Security-Token"] = []string{k.token.reveal()}
+		if !k.Token.Empty() {
+			h["X-Oss-Security-Token"] = []string{k.Token.Reveal()}
 		}
 		if s.region == "" {
 			h["Authorization"] = []string{s.v1(method, ranged, key, now, k)}
@@ -130,8 +132,8 @@ var (
 	unsignedPayload = []string{"UNSIGNED-PAYLOAD"}
 )
 
-func (s *readSigner) v1(method, ranged, key string, now *signTime, k *keys) string {
-	mac := hmac.New(sha1.New, []byte(k.secret.reveal()))
+func (s *readSigner) v1(method, ranged, key string, now *signTime, k *credentials.Keys) string {
+	mac := hmac.New(sha1.New, []byte(k.Secret.Reveal()))
 	text := make([]byte, 0, 256)
 	text = append(text, method...)
 	text = append(text, "\n\n\n"...)
@@ -142,10 +144,10 @@ func (s *readSigner) v1(method, ranged, key string, now *signTime, k *keys) stri
 	text = append(text, s.resource...)
 	text = append(text, key...)
 	mac.Write(text)
-	return "OSS " + k.id + ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	return "OSS " + k.ID + ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func (s *readSigner) v4(method, ranged, escaped string, now *signTime, k *keys) string {
+func (s *readSigner) v4(method, ranged, escaped string, now *signTime, k *credentials.Keys) string {
 	scope := now.day + "/" + s.region + "/oss/aliyun_v4_request"
 	text := make([]byte, 0, 512)
 	text = append(text, method...)
@@ -166,24 +168,24 @@ func (s *readSigner) v4(method, ranged, escaped string, now *signTime, k *keys) 
 	text = append(text, '\n')
 	text = hex.AppendEncode(text, canonical[:])
 	mac.Write(text)
-	return "OSS4-HMAC-SHA256 Credential=" + k.id + "/" + scope + ",Signature=" + hex.EncodeToString(mac.Sum(nil))
+	return "OSS4-HMAC-SHA256 Credential=" + k.ID + "/" + scope + ",Signature=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-func appendToken(text []byte, k *keys) []byte {
-	if k.token.empty() {
+func appendToken(text []byte, k *credentials.Keys) []byte {
+	if k.Token.Empty() {
 		return text
 	}
 	text = append(text, "x-oss-security-token:"...)
-	text = append(text, k.token.reveal()...)
+	text = append(text, k.Token.Reveal()...)
 	return append(text, '\n')
 }
 
 // keyOfDay derives the V4 key, four HMACs of which the result is good all day.
-func (s *readSigner) keyOfDay(day string, k *keys) []byte {
+func (s *readSigner) keyOfDay(day string, k *credentials.Keys) []byte {
 	if d := s.dayV4.Load(); d != nil && d.keys == k && d.day == day {
 		return d.key
 	}
-	key := []byte("aliyun_v4" + k.secret.reveal())
+	key := []byte("aliyun_v4" + k.Secret.Reveal())
 	for _, part := range []string{day, s.region, "oss", "aliyun_v4_request"} {
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(part))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // recorder answers every request and keeps the last one.
@@ -38,7 +40,7 @@ func TestReadSignerSendsWhatTheSDKSends(t *testing.T) {
 			for _, token := range []string{"", "CAIS+token/with=chars"} {
 				t.Run(strings.Join([]string{name, region, token}, "/"), func(t *testing.T) {
 					cfg.Bucket, cfg.Region = "bucket-1", region
-					source, err := OpenCredentials(CredentialsConfig{AccessKeyID: "LTAIabc", AccessKeySecret: "s3cr3t", SecurityToken: token}, quietLog())
+					source, err := credentials.Open(credentials.Config{AccessKeyID: "LTAIabc", AccessKeySecret: "s3cr3t", SecurityToken: token}, quietLog())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -63,7 +65,7 @@ func compareSignatures(t *testing.T, cfg Config) {
 	rapid.Check(t, func(rt *rapid.T) {
 		key := rapid.StringN(1, 60, 300).Filter(func(s string) bool { return s != "" && s[0] != '/' }).Draw(rt, "key")
 		synctest.Test(t, func(*testing.T) {
-			k := cfg.Credentials.get()
+			k := cfg.Credentials.Keys()
 			span := "bytes=7-99"
 			compareRequests(rt, c, rec, c.reads.get(key, "ABC-1", span, k), key, map[string]string{
 				"Range": span, "X-Oss-Range-Behavior": "standard", "If-Match": `"ABC-1"`,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 )
 
 // ListParts implements [MultipartUploader].
@@ -142,7 +144,7 @@ func (v *view) uploadsPage(ctx context.Context, r *retrying, prefix string, afte
 			return bad(err)
 		}
 		if !strings.HasPrefix(key, prefix) || u.UploadId == "" {
-			return bad(fmt.Errorf("upload %q of %q", clean(u.UploadId, 80), clean(key, 100)))
+			return bad(fmt.Errorf("upload %q of %q", oneline.Of(u.UploadId, 80), oneline.Of(key, 100)))
 		}
 		uploads = append(uploads, MultipartUpload{Key: key, ID: u.UploadId})
 	}
@@ -155,7 +157,7 @@ func (v *view) uploadsPage(ctx context.Context, r *retrying, prefix string, afte
 	}
 	next := MultipartUpload{Key: key, ID: x.NextUploadIdMarker}
 	if next == after || key == "" {
-		return bad(fmt.Errorf("the page after %q is itself", clean(key, 100)))
+		return bad(fmt.Errorf("the page after %q is itself", oneline.Of(key, 100)))
 	}
 	return uploads, &next, nil
 }

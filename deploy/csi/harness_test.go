@@ -27,6 +27,7 @@ import (
 
 	"github.com/pailfs/pailfs/fs/mounttest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
@@ -163,13 +164,13 @@ func (w *world) startStore() {
 	go func() { done <- server.Serve(l) }()
 	w.emulator, w.endpoint = server, "http://"+l.Addr().String()
 	log := slog.New(slog.DiscardHandler)
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{Kind: oss.CredentialsStatic, AccessKeyID: testKeyID, AccessKeySecret: testSecret}, log)
+	source, err := credentials.Open(credentials.Config{Kind: credentials.Static, AccessKeyID: testKeyID, AccessKeySecret: testSecret}, log)
 	w.must(err)
-	client, err := oss.Open(oss.Config{Endpoint: w.endpoint, Bucket: testBucket, Credentials: credentials}, nil, nil, log)
+	client, err := oss.Open(oss.Config{Endpoint: w.endpoint, Bucket: testBucket, Credentials: source}, nil, nil, log)
 	w.must(err)
 	w.bucket = client.As(oss.Demand)
 	w.Cleanup(func() {
-		if err := errors.Join(client.Close(), credentials.Close(), server.Close(), <-done); err != nil {
+		if err := errors.Join(client.Close(), source.Close(), server.Close(), <-done); err != nil {
 			w.Error(err)
 		}
 	})

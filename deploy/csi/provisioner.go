@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // marker is what an object says of a provisioned volume.
@@ -38,28 +39,28 @@ type provisioner struct {
 // openProvisioner opens the bucket of a place, with the keys of a Secret if there is one, else with what the driver's
 // environment has.
 func openProvisioner(p place, secret map[string]string) (*provisioner, error) {
-	cfg := oss.CredentialsConfig{Kind: oss.CredentialsAuto}
+	cfg := credentials.Config{Kind: credentials.Auto}
 	if len(secret) > 0 {
 		k, err := parseSecret(secret)
 		if err != nil {
 			return nil, err
 		}
-		cfg = oss.CredentialsConfig{Kind: oss.CredentialsStatic, AccessKeyID: k.AccessKeyID, AccessKeySecret: k.AccessKeySecret, SecurityToken: k.SecurityToken}
+		cfg = credentials.Config{Kind: credentials.Static, AccessKeyID: k.AccessKeyID, AccessKeySecret: k.AccessKeySecret, SecurityToken: k.SecurityToken}
 	}
 	// A mount can be told to send tokens over plain HTTP, by its volume's mountOptions. Nobody tells the driver.
-	cfg.RefuseTokens = oss.Exposed(p.Endpoint)
+	cfg.RefuseTokens = credentials.Exposed(p.Endpoint)
 	log := slog.New(slog.DiscardHandler) // what fails is an error of the call
-	credentials, err := oss.OpenCredentials(cfg, log)
-	if errors.Is(err, oss.ErrTokenExposed) {
+	source, err := credentials.Open(cfg, log)
+	if errors.Is(err, credentials.ErrTokenExposed) {
 		return nil, fmt.Errorf("%s: %w: write https://, or give the controller keys without a token", p.Endpoint, err)
 	} else if err != nil {
 		return nil, err
 	}
-	client, err := oss.Open(oss.Config{Endpoint: p.Endpoint, Region: p.Region, Bucket: p.Bucket, Credentials: credentials}, nil, nil, log)
+	client, err := oss.Open(oss.Config{Endpoint: p.Endpoint, Region: p.Region, Bucket: p.Bucket, Credentials: source}, nil, nil, log)
 	if err != nil {
-		return nil, errors.Join(err, credentials.Close())
+		return nil, errors.Join(err, source.Close())
 	}
-	return &provisioner{client.As(oss.Demand), func() error { return errors.Join(client.Close(), credentials.Close()) }}, nil
+	return &provisioner{client.As(oss.Demand), func() error { return errors.Join(client.Close(), source.Close()) }}, nil
 }
 
 func (v *provisioner) close() { _ = v.closed() } // all was answered

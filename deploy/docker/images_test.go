@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
@@ -115,16 +116,16 @@ func bucket(t *testing.T) (endpoint string, stat func(key string) (oss.Object, e
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	log := slog.New(slog.DiscardHandler)
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{Kind: oss.CredentialsStatic, AccessKeyID: keyID, AccessKeySecret: secret}, log)
+	source, err := credentials.Open(credentials.Config{Kind: credentials.Static, AccessKeyID: keyID, AccessKeySecret: secret}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := oss.Open(oss.Config{Endpoint: endpoint, Bucket: "bucket", Credentials: credentials}, nil, nil, log)
+	client, err := oss.Open(oss.Config{Endpoint: endpoint, Bucket: "bucket", Credentials: source}, nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(client.Close(), credentials.Close(), server.Close(), <-done); err != nil {
+		if err := errors.Join(client.Close(), source.Close(), server.Close(), <-done); err != nil {
 			t.Error(err)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
 )
@@ -52,11 +53,11 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, Emulator: ossemutest.Start(t, ossemu.Config{}), notes: new(memory)}
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{
-		Kind: oss.CredentialsStatic, AccessKeyID: w.AccessKeyID, AccessKeySecret: w.AccessKeySecret,
+	source, err := credentials.Open(credentials.Config{
+		Kind: credentials.Static, AccessKeyID: w.AccessKeyID, AccessKeySecret: w.AccessKeySecret,
 	}, nil)
 	w.must(err)
-	w.client, err = oss.Open(oss.Config{Endpoint: w.Endpoint, Bucket: w.Bucket, Credentials: credentials}, nil, nil, nil)
+	w.client, err = oss.Open(oss.Config{Endpoint: w.Endpoint, Bucket: w.Bucket, Credentials: source}, nil, nil, nil)
 	w.must(err)
 	t.Cleanup(func() { w.must(w.client.Close()) })
 	w.open()

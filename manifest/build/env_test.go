@@ -17,6 +17,7 @@ import (
 
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
 )
@@ -27,13 +28,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func store(t testing.TB) (*ossemutest.Emulator, oss.Bucket) {
 	t.Helper()
 	e := ossemutest.Start(t, ossemu.Config{})
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{
-		Kind: oss.CredentialsStatic, AccessKeyID: e.AccessKeyID, AccessKeySecret: e.AccessKeySecret,
+	source, err := credentials.Open(credentials.Config{
+		Kind: credentials.Static, AccessKeyID: e.AccessKeyID, AccessKeySecret: e.AccessKeySecret,
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := oss.Open(oss.Config{Endpoint: e.Endpoint, Bucket: e.Bucket, Credentials: credentials}, nil, nil, slog.New(slog.DiscardHandler))
+	client, err := oss.Open(oss.Config{Endpoint: e.Endpoint, Bucket: e.Bucket, Credentials: source}, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/limiter"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/budget"
@@ -68,7 +69,7 @@ type Daemon struct {
 
 // store is the way to the bucket.
 type store struct {
-	credentials *oss.CredentialSource
+	credentials *credentials.Source
 	limiter     *limiter.Limiter
 	client      *oss.Client
 	first       []oss.ListedObject // the first objects when it was checked

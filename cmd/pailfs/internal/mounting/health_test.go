@@ -6,19 +6,19 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
-	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 func TestHealthFailsWhenTheMountDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := programtest.NewScene(t)
 	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{Kind: oss.CredentialsAnonymous}, slog.New(slog.DiscardHandler))
+	source, err := credentials.Open(credentials.Config{Kind: credentials.Anonymous}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = credentials.Close() }()
-	observer := &Daemon{umounts: umounts{liveness: mountpoint.NewProber(s.At)}, store: store{credentials: credentials}}
+	defer func() { _ = source.Close() }()
+	observer := &Daemon{umounts: umounts{liveness: mountpoint.NewProber(s.At)}, store: store{credentials: source}}
 	if h := observer.health(); h.Status != "ok" || h.Mount != "alive" {
 		t.Errorf("living mount: %+v", h)
 	}

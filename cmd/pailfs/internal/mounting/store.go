@@ -29,12 +29,12 @@ func (d *Daemon) openWeb(context.Context) error {
 // request that it can be read.
 func (d *Daemon) openStore(ctx context.Context) error {
 	c := &d.Settings.Config
-	credentials, warning, err := reach.OpenCredentials(d.Settings, d.Log.Logger)
+	source, warning, err := reach.OpenCredentials(d.Settings, d.Log.Logger)
 	if err != nil {
 		return err
 	}
-	d.store.credentials = credentials
-	d.opens("credentials", credentials.Close)
+	d.store.credentials = source
+	d.opens("credentials", source.Close)
 	d.warnings.add(warning)
 	if c.Credentials != "anonymous" {
 		if err := machine.HideMemory(); err != nil {
@@ -48,7 +48,7 @@ func (d *Daemon) openStore(ctx context.Context) error {
 		Endpoint:    c.Endpoint,
 		Bucket:      d.Source.Bucket,
 		Region:      c.Region,
-		Credentials: credentials,
+		Credentials: source,
 	}, d.store.limiter, d.registry, d.Log.Logger)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", d.Source, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/fs/mounttest"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/ossemu"
 )
 
@@ -76,14 +77,14 @@ func StartStore(t *testing.T, change ...func(*ossemu.Config)) *Store {
 func (s *Store) Put(t *testing.T, key string, content []byte) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{
-		Kind: oss.CredentialsStatic, AccessKeyID: TestKeyID, AccessKeySecret: TestSecret,
+	source, err := credentials.Open(credentials.Config{
+		Kind: credentials.Static, AccessKeyID: TestKeyID, AccessKeySecret: TestSecret,
 	}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = credentials.Close() }()
-	client, err := oss.Open(oss.Config{Endpoint: s.Endpoint, Bucket: TestBucket, Credentials: credentials}, nil, nil, log)
+	defer func() { _ = source.Close() }()
+	client, err := oss.Open(oss.Config{Endpoint: s.Endpoint, Bucket: TestBucket, Credentials: source}, nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

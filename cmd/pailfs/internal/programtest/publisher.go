@@ -10,6 +10,7 @@ import (
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/manifest/publish"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // Publisher writes manifests of a scene's bucket.
@@ -23,18 +24,18 @@ type Publisher struct {
 func NewPublisher(s *Scene) *Publisher {
 	s.T.Helper()
 	log := slog.New(slog.DiscardHandler)
-	credentials, err := oss.OpenCredentials(oss.CredentialsConfig{
-		Kind: oss.CredentialsStatic, AccessKeyID: TestKeyID, AccessKeySecret: TestSecret,
+	source, err := credentials.Open(credentials.Config{
+		Kind: credentials.Static, AccessKeyID: TestKeyID, AccessKeySecret: TestSecret,
 	}, log)
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	client, err := oss.Open(oss.Config{Endpoint: s.Endpoint, Bucket: TestBucket, Credentials: credentials}, nil, nil, log)
+	client, err := oss.Open(oss.Config{Endpoint: s.Endpoint, Bucket: TestBucket, Credentials: source}, nil, nil, log)
 	if err != nil {
 		s.T.Fatal(err)
 	}
 	s.T.Cleanup(func() {
-		if err := errors.Join(client.Close(), credentials.Close()); err != nil {
+		if err := errors.Join(client.Close(), source.Close()); err != nil {
 			s.T.Error(err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 	"github.com/pailfs/pailfs/oss/limiter"
 )
 
@@ -19,7 +20,7 @@ type Connection struct {
 	// Settings are those in force, Log is where its parts log.
 	Settings    *config.Loaded
 	Log         *slog.Logger
-	credentials *oss.CredentialSource
+	credentials *credentials.Source
 	limiter     *limiter.Limiter
 	clients     map[string]*oss.Client
 }

@@ -8,28 +8,28 @@ import (
 	"os"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
-	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // OpenCredentials reads the keys that the settings name, and takes what held them out of this
 // process's environment. The warning, if any, is that they go over the network unprotected.
-func OpenCredentials(l *config.Loaded, log *slog.Logger) (credentials *oss.CredentialSource, warning string, err error) {
+func OpenCredentials(l *config.Loaded, log *slog.Logger) (source *credentials.Source, warning string, err error) {
 	c := &l.Config
 	if c.Credentials == "sts" && os.Getenv("OSS_SESSION_TOKEN") == "" {
 		return nil, "", errors.New("credentials sts: the environment variable OSS_SESSION_TOKEN is not set: set it, or use --credentials env")
 	}
-	credentials, err = oss.OpenCredentials(credentialsConfig(c), log)
+	source, err = credentials.Open(credentialsConfig(c), log)
 	switch {
-	case errors.Is(err, oss.ErrTokenExposed):
+	case errors.Is(err, credentials.ErrTokenExposed):
 		return nil, "", l.Refuse("endpoint", fmt.Errorf("%s: %w: write https://, or set allow-plain-http", c.Endpoint, err))
 	case err != nil:
 		return nil, "", credentialsRemedy(c, err)
 	}
 	forgetSecrets(c.Credentials)
-	if oss.Exposed(c.Endpoint) {
+	if credentials.Exposed(c.Endpoint) {
 		warning = fmt.Sprintf("the endpoint %s is plain HTTP: everybody on the way can read and change what is sent; write https://", c.Endpoint)
 	}
-	return credentials, warning, nil
+	return source, warning, nil
 }
 
 // credentialsRemedy adds what can be done about credentials that cannot be read.
@@ -47,18 +47,18 @@ func credentialsRemedy(c *config.Config, err error) error {
 }
 
 // credentialsConfig translates the settings.
-func credentialsConfig(c *config.Config) oss.CredentialsConfig {
-	kinds := map[string]oss.CredentialKind{
-		"env":          oss.CredentialsEnvironment,
-		"sts":          oss.CredentialsEnvironment,
-		"file":         oss.CredentialsFile,
-		"ecs-ram-role": oss.CredentialsECSRole,
-		"oidc":         oss.CredentialsOIDC,
-		"default":      oss.CredentialsChain,
-		"anonymous":    oss.CredentialsAnonymous,
+func credentialsConfig(c *config.Config) credentials.Config {
+	kinds := map[string]credentials.Kind{
+		"env":          credentials.Environment,
+		"sts":          credentials.Environment,
+		"file":         credentials.File,
+		"ecs-ram-role": credentials.ECSRole,
+		"oidc":         credentials.OIDC,
+		"default":      credentials.Chain,
+		"anonymous":    credentials.Anonymous,
 	}
-	return oss.CredentialsConfig{
+	return credentials.Config{
 		Kind: kinds[c.Credentials], File: c.CredentialsFile, RoleName: c.RoleName,
-		RefuseTokens: oss.Exposed(c.Endpoint) && !c.AllowPlainHTTP,
+		RefuseTokens: credentials.Exposed(c.Endpoint) && !c.AllowPlainHTTP,
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
-	"github.com/pailfs/pailfs/oss"
+	"github.com/pailfs/pailfs/oss/credentials"
 )
 
 // Which addresses are this machine's stands in TestWhichEndpointsAreExposed, and what
@@ -37,12 +37,12 @@ func TestPlainHTTPIsWarnedOfAndRefusedWithATokenOnly(t *testing.T) {
 		l := &config.Loaded{Config: config.Config{
 			Endpoint: row.endpoint, AllowPlainHTTP: row.allow, Credentials: "file", CredentialsFile: row.keys,
 		}}
-		credentials, warning, err := OpenCredentials(l, slog.New(slog.DiscardHandler))
-		if (warning != "") != row.warned || errors.Is(err, oss.ErrTokenExposed) != row.refusing || (err != nil) != row.refusing {
+		source, warning, err := OpenCredentials(l, slog.New(slog.DiscardHandler))
+		if (warning != "") != row.warned || errors.Is(err, credentials.ErrTokenExposed) != row.refusing || (err != nil) != row.refusing {
 			t.Errorf("%+v: warned %q, refused %v", row, warning, err)
 		}
 		if err == nil {
-			_ = credentials.Close()
+			_ = source.Close()
 		}
 	}
 }

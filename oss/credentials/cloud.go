@@ -1,12 +1,12 @@
-package oss
+package credentials
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
-	"github.com/aliyun/credentials-go/credentials"
+	cloud "github.com/aliyun/credentials-go/credentials"
+
+	"github.com/pailfs/pailfs/oss/internal/oneline"
 )
 
 // cloudProvider asks Alibaba Cloud's credentials library. The library keeps
@@ -15,20 +15,20 @@ import (
 // here.
 type cloudProvider struct {
 	// config is nil for the library's default chain.
-	config *credentials.Config
-	chosen credentials.Credential
+	config *cloud.Config
+	chosen cloud.Credential
 }
 
-func (p *cloudProvider) read(ctx context.Context) (*keys, error) {
+func (p *cloudProvider) read(ctx context.Context) (*Keys, error) {
 	if p.chosen == nil {
-		c, err := credentials.NewCredential(p.config)
+		c, err := cloud.NewCredential(p.config)
 		if err != nil {
 			return nil, oneLine(err)
 		}
 		p.chosen = c
 	}
 	type result struct {
-		model *credentials.CredentialModel
+		model *cloud.CredentialModel
 		err   error
 	}
 	// The library knows no context, but bounds its own requests to seconds. If ctx
@@ -51,12 +51,12 @@ func (p *cloudProvider) read(ctx context.Context) (*keys, error) {
 		p.chosen = nil
 		return nil, oneLine(got.err)
 	}
-	k := &keys{
-		id:     deref(got.model.AccessKeyId),
-		secret: newSecret(deref(got.model.AccessKeySecret)),
-		token:  newSecret(deref(got.model.SecurityToken)),
+	k := &Keys{
+		ID:     deref(got.model.AccessKeyId),
+		Secret: newSecret(deref(got.model.AccessKeySecret)),
+		Token:  newSecret(deref(got.model.SecurityToken)),
 	}
-	if k.id == "" || k.secret.empty() {
+	if k.ID == "" || k.Secret.Empty() {
 		p.chosen = nil
 		return nil, errors.New("the credentials library returned empty keys")
 	}
@@ -76,24 +76,9 @@ func deref(s *string) string {
 
 // oneLine keeps a foreign error to one line of readable length.
 func oneLine(err error) error {
-	text := clean(err.Error(), 400)
+	text := oneline.Of(err.Error(), 400)
 	if text == err.Error() {
 		return err
 	}
 	return errors.New(text)
-}
-
-// clean returns at most limit bytes of text without control characters.
-func clean(text string, limit int) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > limit {
-		text = fmt.Sprintf("%s…", strings.ToValidUTF8(text[:limit], ""))
-	}
-	return text
 }

@@ -1,4 +1,4 @@
-package oss
+package credentials
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func looksLikeJSON(path string) bool {
 	return err == nil && bytes.HasPrefix(bytes.TrimSpace(head), []byte("{"))
 }
 
-func (p *fileProvider) read(context.Context) (*keys, error) {
+func (p *fileProvider) read(context.Context) (*Keys, error) {
 	f, err := os.Open(p.path)
 	if err != nil {
 		return nil, fmt.Errorf("read credentials file: %w", err)
@@ -94,21 +94,21 @@ func (p *fileProvider) read(context.Context) (*keys, error) {
 	return p.parse(text)
 }
 
-func (p *fileProvider) parse(text []byte) (*keys, error) {
+func (p *fileProvider) parse(text []byte) (*Keys, error) {
 	var c connectorFile
 	if err := json.Unmarshal(text, &c); err != nil {
 		// A syntax error quotes a single character at most; the text itself is not shown.
 		return nil, fmt.Errorf("credentials file %s is not JSON such as {\"AccessKeyId\": …, \"AccessKeySecret\": …}: %w", p.path, err)
 	}
-	k := &keys{
-		id:     strings.TrimSpace(c.AccessKeyID),
-		secret: newSecret(strings.TrimSpace(c.AccessKeySecret)),
-		token:  newSecret(strings.TrimSpace(c.SecurityToken)),
+	k := &Keys{
+		ID:     strings.TrimSpace(c.AccessKeyID),
+		Secret: newSecret(strings.TrimSpace(c.AccessKeySecret)),
+		Token:  newSecret(strings.TrimSpace(c.SecurityToken)),
 	}
 	switch {
-	case k.id == "":
+	case k.ID == "":
 		return nil, fmt.Errorf("credentials file %s has no AccessKeyId", p.path)
-	case k.secret.empty():
+	case k.Secret.Empty():
 		return nil, fmt.Errorf("credentials file %s has no AccessKeySecret", p.path)
 	}
 	if c.Expiration != "" {

@@ -1,4 +1,4 @@
-package oss
+package credentials
 
 import (
 	"context"
@@ -11,54 +11,53 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/aliyun/credentials-go/credentials"
+	cloud "github.com/aliyun/credentials-go/credentials"
 
 	"github.com/pailfs/pailfs/oss/internal/backoff"
 )
 
-// CredentialKind names a place where credentials come from.
-type CredentialKind string
+// Kind names a place where credentials come from.
+type Kind string
 
 // The credential kinds.
 const (
-	// CredentialsAuto takes the first that is present of the environment, the file
+	// Auto takes the first that is present of the environment, the file
 	// and the default chain. It is the default.
-	CredentialsAuto CredentialKind = "auto"
-	// CredentialsEnvironment reads OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET and
+	Auto Kind = "auto"
+	// Environment reads OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET and
 	// OSS_SESSION_TOKEN once.
-	CredentialsEnvironment CredentialKind = "environment"
-	// CredentialsFile reads the JSON file of the OSS connector for AI/ML, again
+	Environment Kind = "environment"
+	// File reads the JSON file of the OSS connector for AI/ML, again
 	// whenever it changes.
-	CredentialsFile CredentialKind = "file"
-	// CredentialsStatic takes the values given in the configuration.
-	CredentialsStatic CredentialKind = "static"
-	// CredentialsECSRole asks the metadata service of the ECS instance.
-	CredentialsECSRole CredentialKind = "ecs-ram-role"
-	// CredentialsOIDC exchanges a service account's token for a role (RRSA).
-	CredentialsOIDC CredentialKind = "oidc"
-	// CredentialsChain is the default chain of Alibaba Cloud's SDKs.
-	CredentialsChain CredentialKind = "default-chain"
-	// CredentialsAnonymous does not sign.
-	CredentialsAnonymous CredentialKind = "anonymous"
+	File Kind = "file"
+	// Static takes the values given in the configuration.
+	Static Kind = "static"
+	// ECSRole asks the metadata service of the ECS instance.
+	ECSRole Kind = "ecs-ram-role"
+	// OIDC exchanges a service account's token for a role (RRSA).
+	OIDC Kind = "oidc"
+	// Chain is the default chain of Alibaba Cloud's SDKs.
+	Chain Kind = "default-chain"
+	// Anonymous does not sign.
+	Anonymous Kind = "anonymous"
 )
 
-// CredentialsConfig says where credentials come from. The zero value is
-// [CredentialsAuto].
-type CredentialsConfig struct {
-	// Kind is the place; empty means [CredentialsAuto].
-	Kind CredentialKind
-	// File is the path for [CredentialsFile]; empty means
+// Config says where credentials come from. The zero value is [Auto].
+type Config struct {
+	// Kind is the place; empty means [Auto].
+	Kind Kind
+	// File is the path for [File]; empty means
 	// ~/.alibabacloud/credentials. A file that others may read is refused.
 	File string
-	// AccessKeyID, AccessKeySecret and SecurityToken are for [CredentialsStatic];
+	// AccessKeyID, AccessKeySecret and SecurityToken are for [Static];
 	// the token is that of an STS session and may be empty.
 	AccessKeyID     string
 	AccessKeySecret string
 	SecurityToken   string
-	// RoleName is for [CredentialsECSRole]; empty means the instance's own role.
+	// RoleName is for [ECSRole]; empty means the instance's own role.
 	RoleName string
 	// RoleARN, OIDCProviderARN, OIDCTokenFile and STSEndpoint are for
-	// [CredentialsOIDC]; empty means what the cluster put into the environment.
+	// [OIDC]; empty means what the cluster put into the environment.
 	RoleARN         string
 	OIDCProviderARN string
 	OIDCTokenFile   string
@@ -69,20 +68,20 @@ type CredentialsConfig struct {
 }
 
 // String names the kind only, so that a configuration can be logged.
-func (c CredentialsConfig) String() string { return "credentials(" + string(c.kind()) + ")" }
+func (c Config) String() string { return "credentials(" + string(c.kind()) + ")" }
 
 // Format is String for every verb: %d must not show a secret either.
-func (c CredentialsConfig) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // LogValue is String for slog.
-func (c CredentialsConfig) LogValue() slog.Value { return slog.StringValue(c.String()) }
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // MarshalText is String for encoders.
-func (c CredentialsConfig) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-func (c CredentialsConfig) kind() CredentialKind {
+func (c Config) kind() Kind {
 	if c.Kind == "" {
-		return CredentialsAuto
+		return Auto
 	}
 	return c.Kind
 }
@@ -93,21 +92,21 @@ const (
 	envSessionToken    = "OSS_SESSION_TOKEN"
 )
 
-// keys are credentials as they were read. They are immutable, and the secrets are
+// Keys are credentials as they were read. They are immutable, and the secrets are
 // of a type that cannot be printed.
-type keys struct {
-	id      string
-	secret  secret
-	token   secret
-	expires time.Time
-	renewed time.Time
+type Keys struct {
+	ID string
+	// Token is that of an STS session, empty for keys that are not of one.
+	Secret, Token Secret
+	expires       time.Time
+	renewed       time.Time
 }
 
 // A provider reads credentials from one place. read and forget are called by one
 // goroutine at a time.
 type provider interface {
 	// read returns the keys that are valid now.
-	read(ctx context.Context) (*keys, error)
+	read(ctx context.Context) (*Keys, error)
 	// changed says cheaply whether read would give something else now. Any goroutine
 	// may call it.
 	changed() bool
@@ -115,16 +114,16 @@ type provider interface {
 	forget()
 }
 
-// CredentialSource holds the credentials that are valid now and renews them
+// Source holds the credentials that are valid now and renews them
 // before they expire. It runs one goroutine until Close, and none for kinds that
 // cannot change. It never shows a secret, however it is printed.
-type CredentialSource struct {
-	kind     CredentialKind
+type Source struct {
+	kind     Kind
 	log      *slog.Logger
 	provider provider
 	// refuseTokens: no keys with a token are ever in force.
 	refuseTokens bool
-	current      atomic.Pointer[keys]
+	current      atomic.Pointer[Keys]
 	lastErr      atomic.Pointer[error]
 
 	reading chan struct{} // holds a token while provider is called
@@ -133,9 +132,9 @@ type CredentialSource struct {
 	done    chan struct{}
 }
 
-// CredentialStatus is what may be shown of a source.
-type CredentialStatus struct {
-	Kind CredentialKind
+// Status is what may be shown of a source.
+type Status struct {
+	Kind Kind
 	// AccessKeyID is shortened to its first and last characters.
 	AccessKeyID string
 	// Expires is the zero time if the credentials do not expire, or if the place
@@ -147,21 +146,21 @@ type CredentialStatus struct {
 	Err error
 }
 
-// OpenCredentials reads credentials for the first time, so that what is missing
+// Open reads credentials for the first time, so that what is missing
 // or unreadable is said at once, and keeps them fresh until Close.
-func OpenCredentials(cfg CredentialsConfig, log *slog.Logger) (*CredentialSource, error) {
+func Open(cfg Config, log *slog.Logger) (*Source, error) {
 	kind, p, err := newProvider(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open credentials (%s): %w", kind, err)
 	}
 	if p == nil {
-		return &CredentialSource{kind: kind, log: log}, nil
+		return &Source{kind: kind, log: log}, nil
 	}
 	s, err := openSourceOf(kind, p, cfg.RefuseTokens, log)
 	switch {
 	case err == nil:
 		return s, nil
-	case cfg.kind() == CredentialsAuto && kind == CredentialsChain && !errors.Is(err, ErrTokenExposed):
+	case cfg.kind() == Auto && kind == Chain && !errors.Is(err, ErrTokenExposed):
 		return nil, fmt.Errorf("open credentials: none found: set %s and %s, or write ~/.alibabacloud/credentials, or choose a kind (default chain: %w)",
 			envAccessKeyID, envAccessKeySecret, err)
 	default:
@@ -170,8 +169,8 @@ func OpenCredentials(cfg CredentialsConfig, log *slog.Logger) (*CredentialSource
 }
 
 // openSourceOf reads p for the first time and keeps its keys fresh.
-func openSourceOf(kind CredentialKind, p provider, refuseTokens bool, log *slog.Logger) (*CredentialSource, error) {
-	s := &CredentialSource{kind: kind, log: log, provider: p, refuseTokens: refuseTokens, reading: make(chan struct{}, 1)}
+func openSourceOf(kind Kind, p provider, refuseTokens bool, log *slog.Logger) (*Source, error) {
+	s := &Source{kind: kind, log: log, provider: p, refuseTokens: refuseTokens, reading: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := s.renew(ctx, false); err != nil {
 		cancel()
@@ -189,79 +188,79 @@ func openSourceOf(kind CredentialKind, p provider, refuseTokens bool, log *slog.
 }
 
 // newProvider resolves the kind. A nil provider means anonymous.
-func newProvider(cfg CredentialsConfig) (CredentialKind, provider, error) {
+func newProvider(cfg Config) (Kind, provider, error) {
 	kind := cfg.kind()
-	if kind == CredentialsAuto {
+	if kind == Auto {
 		var err error
 		if kind, err = detectKind(cfg); err != nil {
 			return kind, nil, err
 		}
 	}
 	switch kind {
-	case CredentialsEnvironment:
+	case Environment:
 		p, err := environmentProvider()
 		return kind, p, err
-	case CredentialsFile:
+	case File:
 		path, err := credentialsPath(cfg.File)
 		return kind, &fileProvider{path: path}, err
-	case CredentialsStatic:
+	case Static:
 		if cfg.AccessKeyID == "" || cfg.AccessKeySecret == "" {
 			return kind, nil, errors.New("static credentials need an access key id and a secret")
 		}
-		return kind, constantProvider{keys{id: cfg.AccessKeyID, secret: newSecret(cfg.AccessKeySecret), token: newSecret(cfg.SecurityToken)}}, nil
-	case CredentialsECSRole:
-		c := new(credentials.Config).SetType("ecs_ram_role").SetRoleName(cfg.RoleName)
+		return kind, constantProvider{Keys{ID: cfg.AccessKeyID, Secret: newSecret(cfg.AccessKeySecret), Token: newSecret(cfg.SecurityToken)}}, nil
+	case ECSRole:
+		c := new(cloud.Config).SetType("ecs_ram_role").SetRoleName(cfg.RoleName)
 		return kind, &cloudProvider{config: c}, nil
-	case CredentialsOIDC:
-		c := new(credentials.Config).SetType("oidc_role_arn").SetRoleArn(cfg.RoleARN).SetOIDCProviderArn(cfg.OIDCProviderARN).
+	case OIDC:
+		c := new(cloud.Config).SetType("oidc_role_arn").SetRoleArn(cfg.RoleARN).SetOIDCProviderArn(cfg.OIDCProviderARN).
 			SetOIDCTokenFilePath(cfg.OIDCTokenFile).SetSTSEndpoint(cfg.STSEndpoint).SetRoleSessionName("pailfs")
 		return kind, &cloudProvider{config: c}, nil
-	case CredentialsChain:
+	case Chain:
 		return kind, &cloudProvider{}, nil
-	case CredentialsAnonymous:
+	case Anonymous:
 		return kind, nil, nil
 	default:
 		return kind, nil, fmt.Errorf("unknown kind %q", string(kind))
 	}
 }
 
-// detectKind is the order of [CredentialsAuto].
-func detectKind(cfg CredentialsConfig) (CredentialKind, error) {
+// detectKind is the order of [Auto].
+func detectKind(cfg Config) (Kind, error) {
 	if cfg.AccessKeyID != "" {
-		return CredentialsStatic, nil
+		return Static, nil
 	}
 	if cfg.File != "" {
-		return CredentialsFile, nil
+		return File, nil
 	}
 	if os.Getenv(envAccessKeyID) != "" || os.Getenv(envAccessKeySecret) != "" {
-		return CredentialsEnvironment, nil
+		return Environment, nil
 	}
 	path, err := credentialsPath("")
 	if err == nil && looksLikeJSON(path) {
-		return CredentialsFile, nil
+		return File, nil
 	}
-	return CredentialsChain, nil
+	return Chain, nil
 }
 
 func environmentProvider() (provider, error) {
-	k := keys{
-		id:     strings.TrimSpace(os.Getenv(envAccessKeyID)),
-		secret: newSecret(strings.TrimSpace(os.Getenv(envAccessKeySecret))),
-		token:  newSecret(strings.TrimSpace(os.Getenv(envSessionToken))),
+	k := Keys{
+		ID:     strings.TrimSpace(os.Getenv(envAccessKeyID)),
+		Secret: newSecret(strings.TrimSpace(os.Getenv(envAccessKeySecret))),
+		Token:  newSecret(strings.TrimSpace(os.Getenv(envSessionToken))),
 	}
 	switch {
-	case k.id == "":
+	case k.ID == "":
 		return nil, fmt.Errorf("environment variable %s is empty", envAccessKeyID)
-	case k.secret.empty():
+	case k.Secret.Empty():
 		return nil, fmt.Errorf("environment variable %s is empty", envAccessKeySecret)
 	}
 	return constantProvider{k}, nil
 }
 
 // constantProvider gives keys that never change.
-type constantProvider struct{ k keys }
+type constantProvider struct{ k Keys }
 
-func (p constantProvider) read(context.Context) (*keys, error) {
+func (p constantProvider) read(context.Context) (*Keys, error) {
 	k := p.k
 	return &k, nil
 }
@@ -270,28 +269,28 @@ func (p constantProvider) changed() bool { return false }
 
 func (p constantProvider) forget() {}
 
-// get returns the keys to sign with, nil for anonymous.
-func (s *CredentialSource) get() *keys {
+// Keys returns the keys to sign with, nil for anonymous.
+func (s *Source) Keys() *Keys {
 	if s == nil {
 		return nil
 	}
 	return s.current.Load()
 }
 
-// Kind returns where the credentials come from, after [CredentialsAuto] has been
+// Kind returns where the credentials come from, after [Auto] has been
 // resolved.
-func (s *CredentialSource) Kind() CredentialKind {
+func (s *Source) Kind() Kind {
 	if s == nil {
-		return CredentialsAnonymous
+		return Anonymous
 	}
 	return s.kind
 }
 
 // Status returns what may be shown.
-func (s *CredentialSource) Status() CredentialStatus {
-	st := CredentialStatus{Kind: s.Kind()}
-	if k := s.get(); k != nil {
-		st.AccessKeyID, st.Expires, st.Renewed = shorten(k.id), k.expires, k.renewed
+func (s *Source) Status() Status {
+	st := Status{Kind: s.Kind()}
+	if k := s.Keys(); k != nil {
+		st.AccessKeyID, st.Expires, st.Renewed = shorten(k.ID), k.expires, k.renewed
 	}
 	if s != nil {
 		if err := s.lastErr.Load(); err != nil {
@@ -302,26 +301,26 @@ func (s *CredentialSource) Status() CredentialStatus {
 }
 
 // String names the kind and the shortened key id.
-func (s *CredentialSource) String() string { return "credentials(" + s.describe() + ")" }
+func (s *Source) String() string { return "credentials(" + s.Describe() + ")" }
 
-// describe is for sentences: "file credentials LTAI…abcd".
-func (s *CredentialSource) describe() string {
+// Describe is for sentences: "file credentials LTAI…abcd".
+func (s *Source) Describe() string {
 	st := s.Status()
 	return strings.TrimSpace(string(st.Kind) + " credentials " + st.AccessKeyID)
 }
 
 // Format is String for every verb.
-func (s *CredentialSource) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+func (s *Source) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 // LogValue is String for slog.
-func (s *CredentialSource) LogValue() slog.Value { return slog.StringValue(s.String()) }
+func (s *Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // MarshalText is String for encoders.
-func (s *CredentialSource) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s *Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Close stops the renewal and waits for it to end. Requests go on with what is
 // known.
-func (s *CredentialSource) Close() error {
+func (s *Source) Close() error {
 	if s.cancel != nil {
 		s.cancel()
 		<-s.done
@@ -330,7 +329,7 @@ func (s *CredentialSource) Close() error {
 }
 
 // lock gives the right to call the provider.
-func (s *CredentialSource) lock(ctx context.Context) error {
+func (s *Source) lock(ctx context.Context) error {
 	select {
 	case s.reading <- struct{}{}:
 		return nil
@@ -339,11 +338,11 @@ func (s *CredentialSource) lock(ctx context.Context) error {
 	}
 }
 
-func (s *CredentialSource) unlock() { <-s.reading }
+func (s *Source) unlock() { <-s.reading }
 
 // renew reads the keys and puts them in force; anew makes the provider ask rather
 // than remember.
-func (s *CredentialSource) renew(ctx context.Context, anew bool) error {
+func (s *Source) renew(ctx context.Context, anew bool) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -356,9 +355,9 @@ func (s *CredentialSource) renew(ctx context.Context, anew bool) error {
 
 // read is renew for the holder of the lock. Keys that are refused change nothing: those in
 // force have no token, and are used until the server refuses them.
-func (s *CredentialSource) read(ctx context.Context) error {
+func (s *Source) read(ctx context.Context) error {
 	k, err := s.provider.read(ctx)
-	if err == nil && s.refuseTokens && !k.token.empty() {
+	if err == nil && s.refuseTokens && !k.Token.Empty() {
 		err = ErrTokenExposed
 	}
 	if err != nil {
@@ -386,7 +385,7 @@ const (
 )
 
 // renewAt says when keys that were read at k.renewed should be read again.
-func renewAt(k *keys) time.Time {
+func renewAt(k *Keys) time.Time {
 	if k.expires.IsZero() {
 		return k.renewed.Add(unknownExpiryInterval)
 	}
@@ -396,11 +395,11 @@ func renewAt(k *keys) time.Time {
 
 // keepFresh renews the keys before they expire, when their place changes, and
 // when a request was refused because of them.
-func (s *CredentialSource) keepFresh(ctx context.Context) {
+func (s *Source) keepFresh(ctx context.Context) {
 	defer close(s.done)
 	var failures int
 	var lastForced time.Time
-	next := renewAt(s.get())
+	next := renewAt(s.Keys())
 	for {
 		wait := min(time.Until(next), changeInterval)
 		timer := time.NewTimer(max(wait, 0))
@@ -427,7 +426,7 @@ func (s *CredentialSource) keepFresh(ctx context.Context) {
 			}
 			failures++
 			next = time.Now().Add(backoff.Wait(failures, time.Second, time.Minute))
-			s.log.Error("renewing credentials failed", "kind", s.kind, "err", err, "expires", s.get().expires)
+			s.log.Error("renewing credentials failed", "kind", s.kind, "err", err, "expires", s.Keys().expires)
 			continue
 		}
 		if failures > 0 {
@@ -435,21 +434,21 @@ func (s *CredentialSource) keepFresh(ctx context.Context) {
 		}
 		failures = 0
 		// A place that keeps giving keys that are about to end is asked at a calm pace.
-		next = renewAt(s.get())
+		next = renewAt(s.Keys())
 		if soon := time.Now().Add(changeInterval); next.Before(soon) {
 			next = soon
 		}
 	}
 }
 
-// refreshed is called when the server refused used. It returns true if other
+// Refreshed is called when the server refused used. It returns true if other
 // keys are in force now, so that signing again may help, and asks for a renewal
 // if not.
-func (s *CredentialSource) refreshed(ctx context.Context, used *keys) bool {
+func (s *Source) Refreshed(ctx context.Context, used *Keys) bool {
 	if s == nil || s.done == nil {
 		return false
 	}
-	if !sameKeys(s.get(), used) {
+	if !sameKeys(s.Keys(), used) {
 		return true
 	}
 	// Whoever is reading now may be about to put newer keys in force.
@@ -457,11 +456,11 @@ func (s *CredentialSource) refreshed(ctx context.Context, used *keys) bool {
 		return false
 	}
 	defer s.unlock()
-	if !sameKeys(s.get(), used) {
+	if !sameKeys(s.Keys(), used) {
 		return true
 	}
 	if s.provider.changed() && s.read(ctx) == nil {
-		return !sameKeys(s.get(), used)
+		return !sameKeys(s.Keys(), used)
 	}
 	select {
 	case s.nudge <- struct{}{}:
@@ -470,37 +469,38 @@ func (s *CredentialSource) refreshed(ctx context.Context, used *keys) bool {
 	return false
 }
 
-// explain adds to a refusal of the keys why there are no newer ones.
-func (s *CredentialSource) explain(f *failure) error {
+// Explain adds to the server's refusal of the keys why there are no newer ones.
+func (s *Source) Explain(refusal error) error {
 	if err := s.Status().Err; err != nil {
-		return fmt.Errorf("%w (newer credentials could not be had: %v)", f, err) //nolint:errorlint // the server's refusal is what callers ask for
+		return fmt.Errorf("%w (newer credentials could not be had: %v)", refusal, err) //nolint:errorlint // the server's refusal is what callers ask for
 	}
-	return f
+	return refusal
 }
 
-func sameKeys(a, b *keys) bool {
+func sameKeys(a, b *Keys) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.id == b.id && a.secret.equal(b.secret) && a.token.equal(b.token)
+	return a.ID == b.ID && a.Secret.equal(b.Secret) && a.Token.equal(b.Token)
 }
 
 // redact removes the known secrets from an error's text. The error's kind is
 // lost with it; nobody tests for the kind of a renewal's failure.
-func (s *CredentialSource) redact(err error) error {
-	text := s.redactText(err.Error())
+func (s *Source) redact(err error) error {
+	text := s.Redact(err.Error())
 	if text == err.Error() {
 		return err
 	}
 	return errors.New(text)
 }
 
-func (s *CredentialSource) redactText(text string) string {
-	k := s.get()
+// Redact returns text without the known secrets.
+func (s *Source) Redact(text string) string {
+	k := s.Keys()
 	if k == nil {
 		return text
 	}
-	for _, hidden := range []string{k.secret.reveal(), k.token.reveal()} {
+	for _, hidden := range []string{k.Secret.Reveal(), k.Token.Reveal()} {
 		if len(hidden) >= 8 {
 			text = strings.ReplaceAll(text, hidden, hiddenSecret)
 		}

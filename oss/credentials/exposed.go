@@ -1,4 +1,4 @@
-package oss
+package credentials
 
 import (
 	"errors"
