@@ -227,3 +227,21 @@ func TestManyPathsAreWarmedToTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestAFolderOfWhichMuchMayNotBeReadIsWarmedToTheEnd: whoever walks it waits where as many
+// results are held as may be, and goes on when they are read, though no file is fetched meanwhile.
+func TestAFolderOfWhichMuchMayNotBeReadIsWarmedToTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := prefetchtest.NewTree(1000, append(prefetchtest.Names("d/shut", 2000), "d/z")...)
+		shown := prefetchtest.Rights{Names: tree}
+		shown.Denied = func(who session.Who, path string) bool { return !who.IsRoot() && strings.HasPrefix(path, "d/shut/") }
+		p, stop := running(t, Config{Rights: shown}, tree, prefetchtest.NewCache(1<<30))
+		defer stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		progress, err := p.Warm.Warm(ctx, user(""), []string{"d"}, func(warm.Result) {})
+		if err != nil || progress.DoneFiles != 1 || progress.Failed != 2000 || progress.Denied != 2000 {
+			t.Errorf("%+v, %v", progress, err)
+		}
+	})
+}

@@ -277,6 +277,19 @@ func (s *Jobs) Progress(ctx context.Context, id string, who session.Who, after i
 	return now, err
 }
 
+// read forgets the results up to the number after, and returns how many there were.
+func (j *job) read(after int64) int {
+	before := len(j.results)
+	j.results = slices.DeleteFunc(j.results, func(r Result) bool {
+		if r.Seq > after {
+			return false
+		}
+		j.resultBytes -= r.size()
+		return true
+	})
+	return before - len(j.results)
+}
+
 // news is Progress before rights are asked.
 func (s *Jobs) news(ctx context.Context, id string, uid uint32, after int64) (Progress, error) {
 	for {
@@ -286,13 +299,9 @@ func (s *Jobs) news(ctx context.Context, id string, uid uint32, after int64) (Pr
 			s.mu.Unlock()
 			return Progress{}, err
 		}
-		j.results = slices.DeleteFunc(j.results, func(r Result) bool {
-			if r.Seq > after {
-				return false
-			}
-			j.resultBytes -= r.size()
-			return true
-		})
+		if j.read(after) > 0 {
+			s.mu.news.Tell() // a walk may wait for room for results
+		}
 		now := j.progress
 		now.Finished = j.last && j.open == 0
 		now.Results = append([]Result{}, j.results[:min(len(j.results), 64)]...)
