@@ -414,6 +414,36 @@ func TestWarmDoesNotDisplaceWhatItBrought(t *testing.T) {
 	})
 }
 
+// TestWhatIsReadInOrderIsFetchedAheadWhereAsked: what a session holds is no reason to guess.
+func TestWhatIsReadInOrderIsFetchedAheadWhereAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paths := prefetchtest.Names("train", 30)
+		tree := prefetchtest.NewTree(1000, paths...)
+		c := prefetchtest.NewCache(1 << 30)
+		p, stop := running(t, Config{Prefix: "data/", Guess: true}, tree, c)
+		defer stop()
+		n := open(t, p, one, 100)
+		if _, _, err := p.Sessions.Preload(n, paths[:10]); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, p, n, paths[:10])
+		read := func(paths []string) (fetches int) {
+			for _, path := range paths {
+				c.Access(tree[path])
+			}
+			time.Sleep(time.Second)
+			fetches, _ = c.Count()
+			return fetches
+		}
+		if got := read(paths[:10]); got != 10 {
+			t.Errorf("%d were fetched, want what was announced", got)
+		}
+		if got := read(paths[10:20]); got < 20 {
+			t.Errorf("%d were fetched, want what follows as well", got)
+		}
+	})
+}
+
 func TestNothingIsGuessedUnlessAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paths := prefetchtest.Names("train", 300)
