@@ -71,7 +71,6 @@ type Prefetcher struct {
 
 	cfg   Config
 	cache Cache
-	log   *slog.Logger
 
 	sched   *scheduler.Scheduler
 	guesses *guess.Guesser

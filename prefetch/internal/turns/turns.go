@@ -9,7 +9,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch/budget"
 )
 
-// turns lets users work one after the other, a few of them at once: whoever asks for much
+// Turns lets users work one after the other, a few of them at once: whoever asks for much
 // waits for its own, and others for no more than one step of each who came before.
 type Turns struct {
 	mu struct {
