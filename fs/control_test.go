@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache"
-	"github.com/pailfs/pailfs/fs/internal/callers"
 )
 
 // upper is a Control that knows one command: it answers in upper case.
@@ -36,7 +35,7 @@ func (u *upper) ServeControl(_ context.Context, caller Caller, cmd uint32, input
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.callers = append(u.callers, caller)
-	pid, _ := callers.ProcessOf(caller.TID) // while the thread waits
+	pid, _ := ProcessOf(caller.TID) // while the thread waits
 	u.processes = append(u.processes, pid)
 	for i, b := range input {
 		if 'a' <= b && b <= 'z' {
