@@ -219,7 +219,7 @@ func seekAbout(path string, want []string, rng *rand.Rand) error {
 }
 
 // Offsets that the kernel has kept of a directory that was closed lead to the same
-// namesIn although others before them have gone meanwhile: as a program meets that
+// names although others before them have gone meanwhile: as a program meets that
 // removes what it lists.
 func TestListingGoesOnWhereTheKernelsCacheEnds(t *testing.T) {
 	untilUndisturbed(t, goesOnWhereTheKernelsCacheEnds)

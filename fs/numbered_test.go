@@ -29,7 +29,7 @@ type countable struct {
 
 var _ listing.Numbered = (*countable)(nil)
 
-// ReadDirAt implements numbered.
+// ReadDirAt implements [listing.Numbered].
 func (c *countable) ReadDirAt(ctx context.Context, dir string, position int64, _ bool, yield func(int64, *manifest.Entry) bool) error {
 	c.asked.Add(1)
 	sorted, err := c.begin(ctx, "readdir", dir, dir)

@@ -238,7 +238,7 @@ func (r *readPath) readObject(ctx context.Context, version oss.Object, p []byte,
 	return h.ReadAt(ctx, p, off)
 }
 
-// Lseek answers the request of that name. The kernel finds the ends of a file by
+// Lseek implements [fuse.RawFileSystem]. The kernel finds the ends of a file by
 // itself, and takes it to have no holes.
 func (f *filesystem) Lseek(<-chan struct{}, *fuse.LseekIn, *fuse.LseekOut) fuse.Status {
 	return fuse.ENOSYS

@@ -37,7 +37,7 @@ type Request struct {
 
 var _ context.Context = (*Request)(nil)
 
-// NewRequest returns the context of a request; end must be called.
+// NewRequest returns the context of a request; End must be called.
 func NewRequest(caller *fuse.Caller, cancel <-chan struct{}) *Request {
 	return &Request{caller: *caller, cancel: cancel}
 }

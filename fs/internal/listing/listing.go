@@ -369,7 +369,7 @@ func (d *Directory) At(expires time.Time, do func()) {
 	})
 }
 
-// Reader reads a directory entry by entry. It is used under dirHandle.mu.
+// Reader reads a directory entry by entry. One request at a time uses it.
 type Reader struct {
 	Tree names.View
 	Dir  *Directory

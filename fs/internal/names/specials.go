@@ -99,7 +99,7 @@ func (s *Special) changed(now time.Time) {
 
 // Specials are the fifos and sockets of a mount, by directory and name. They are there
 // as long as the mount. Who changes them holds what keeps the names of a directory apart:
-// the kernel's lock of it, and [moves].
+// the kernel's lock of it, and that of package moves.
 type Specials struct {
 	// Clock tells the time in nanoseconds since 1970.
 	Clock func() int64
