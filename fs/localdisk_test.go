@@ -49,7 +49,15 @@ func fileSystemOf(dir string) (string, error) {
 			return kind, nil
 		}
 	}
-	return "", fmt.Errorf("no mount has the number %d", st.Mnt_id)
+	// The mount that the root directory of these processes lies in may not be told to them.
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return "", err
+	}
+	if disk.Type == unix.EXT4_SUPER_MAGIC {
+		return "ext4", nil
+	}
+	return "", fmt.Errorf("no mount has the number %d, and the file system's is %#x", st.Mnt_id, disk.Type)
 }
 
 // localFileSystem says what a type of file systems is good for, beside a mount: ext4 where the
