@@ -67,3 +67,38 @@ func TestLinksOfOssfsInAManifestAreLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesCostNoAttributes that could not make a link of a file: `ls` of a manifest with
+// attributes reads little more than the names.
+func TestNamesCostNoAttributes(t *testing.T) {
+	parts := func(size int64, attrs, symlink, namesOnly bool) int64 {
+		records := make([]Record, 3000)
+		for i := range records {
+			records[i] = Record{Key: fmt.Sprintf("f%06d", i), ETag: "E", Size: size, ModTime: time.Unix(1_700_000_000, 0).UTC()}
+			if attrs {
+				records[i].Attr = &Attr{Known: AttrMode, Mode: 0o644}
+			}
+		}
+		if symlink {
+			records = append(records, Record{Key: "g", ETag: "E", Symlink: true, Attr: &Attr{Known: AttrTarget, Target: "f000000"}})
+		}
+		s := snapshotOf(t, "", SnapshotConfig{}, records)
+		defer s.Close()
+		if all := readAt(t, s, "", namesOnly, func() int { return 5000 }); len(all) != len(records) {
+			t.Fatalf("%d names of %d", len(all), len(records))
+		}
+		_, read := s.file.Held()
+		return read
+	}
+	none := parts(100, false, false, true)
+	if all := parts(100, false, false, false); none >= all {
+		t.Errorf("names cost %d parts, all that is known of them %d", none, all)
+	}
+	if one := parts(100, false, true, true); one != none {
+		t.Errorf("names beside a symlink cost %d parts, want %d", one, none)
+	}
+	// Their sizes tell that they are no links.
+	if large, all := parts(10_000, true, false, true), parts(10_000, true, false, false); large >= all {
+		t.Errorf("names of large files cost %d parts, all that is known of them %d", large, all)
+	}
+}

@@ -229,23 +229,19 @@ func (p *dirPass) entry(row uint64, item []byte, kind look) (Entry, error) {
 }
 
 // kindOf returns what an object is shown as: a link of ossfs 1 is told from a file by its
-// attributes.
+// attributes, which are read of those alone that are small enough.
 func (p *dirPass) kindOf(row uint64) (Kind, error) {
 	_, symlink, err := p.rows.Item(row)
-	if err != nil || !symlink && !p.s.attrs {
+	if err == nil && !symlink {
+		var size int64
+		var attr *Attr
+		size, attr, err = p.rows.AttrOfSmall(row, mostLink)
+		symlink = linkFile(attr, size)
+	}
+	if err != nil || !symlink {
 		return File, err
 	}
-	if !symlink {
-		var r snapfile.Row
-		if err := p.rows.Row(&r, row); err != nil {
-			return File, err
-		}
-		symlink = linkFile(r.Attr, r.Size)
-	}
-	if symlink {
-		return Symlink, nil
-	}
-	return File, nil
+	return Symlink, nil
 }
 
 // read appends the entry of a row with its cursor, if it is shown.

@@ -96,8 +96,6 @@ type Snapshot struct {
 	file *snapfile.File
 	cfg  SnapshotConfig
 	root string
-	// attrs says that some objects have attributes.
-	attrs bool
 }
 
 var _ Tree = (*Snapshot)(nil)
@@ -146,7 +144,7 @@ func (cfg *SnapshotConfig) check() error {
 }
 
 func newSnapshot(f *snapfile.File, cfg SnapshotConfig) (*Snapshot, error) {
-	s := &Snapshot{file: f, cfg: cfg, root: f.Info().Root, attrs: f.Info().Attrs > 0}
+	s := &Snapshot{file: f, cfg: cfg, root: f.Info().Root}
 	if s.cfg.Prefix == "" {
 		s.cfg.Prefix = s.root
 	}

@@ -525,10 +525,8 @@ func (r *Reader) Row(out *Row, row uint64) error {
 	if isDirectory(out.Item) {
 		return nil
 	}
-	if r.fixed == nil {
-		if r.fixed, err = r.f.fixed(r.number, r.names); err != nil {
-			return err
-		}
+	if err := r.needFixed(); err != nil {
+		return err
 	}
 	class := r.names.classOf(i)
 	r.fixed.row(out, i, class)
@@ -536,14 +534,48 @@ func (r *Reader) Row(out *Row, row uint64) error {
 		return r.f.damaged(0, fmt.Sprintf("row %d has a size of %d bytes", row, out.Size), nil)
 	}
 	if class&classForm == byte(TextETag) || class&classAttr != 0 {
-		if r.extras == nil {
-			if r.extras, err = r.f.extras(r.number, r.names); err != nil {
-				return err
-			}
+		if err := r.needExtras(); err != nil {
+			return err
 		}
 		out.ETag.Text, out.Attr = r.extras.texts[i], r.extras.attrs[i]
 	}
 	return nil
+}
+
+// AttrOfSmall returns the size and the attributes of the object of a row if it has any
+// and is of most bytes at most; else none. It reads no more than tells so: nothing but the
+// names where nothing has attributes, and no attributes where all that have some are larger.
+func (r *Reader) AttrOfSmall(row uint64, most int64) (size int64, attr *Attr, err error) {
+	i, err := r.turn(row)
+	if err != nil || r.names.classOf(i)&classAttr == 0 {
+		return 0, nil, err
+	}
+	if err := r.needFixed(); err != nil {
+		return 0, nil, err
+	}
+	if size = int64(r.fixed.sizes.at(i)); size > most {
+		return 0, nil, nil
+	}
+	if err := r.needExtras(); err != nil {
+		return 0, nil, err
+	}
+	return size, r.extras.attrs[i], nil
+}
+
+// needFixed reads the numbers of the current block.
+func (r *Reader) needFixed() (err error) {
+	if r.fixed == nil {
+		r.fixed, err = r.f.fixed(r.number, r.names)
+	}
+	return err
+}
+
+// needExtras reads what few rows of the current block have.
+func (r *Reader) needExtras() (err error) {
+	if r.extras == nil {
+		r.extras, err = r.f.extras(r.number, r.names)
+	}
+	return err
 }
 
 // Search returns the first row of d from row first on whose item is not less than
