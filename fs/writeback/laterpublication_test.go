@@ -289,6 +289,34 @@ func TestRefusedDirectoryHoldsUpNothingElsewhere(t *testing.T) {
 	}
 }
 
+// A latest that cannot be replaced, since something else is refused below its directory, keeps the
+// shards that it names.
+func TestLatestBehindSomethingRefusedKeepsItsShards(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRenamer(t, 1, false)
+		r.make("d/a", "shard 1")
+		r.make("latest", "d/a")
+		r.drain()
+		r.store.deny("p/g/x", true)
+		r.make("g/x", "refused")
+		time.Sleep(time.Minute)
+		r.make("e/a", "shard 2")
+		time.Sleep(2 * time.Second)
+		r.make("latest.tmp", "e/a")
+		r.moveTo("latest.tmp", "latest")
+		r.remove("d/a")
+		time.Sleep(10 * time.Minute)
+		r.holds("p/e/a", "shard 2")
+		r.holds("p/latest", "d/a")
+		r.holds("p/d/a", "shard 1")
+		if err := r.flushes("d"); !errors.Is(err, oss.ErrAccessDenied) {
+			t.Errorf("flush of the directory of the old shard: %v, want %v", err, oss.ErrAccessDenied)
+		}
+		r.store.deny("p/g/x", false)
+		r.ends()
+	})
+}
+
 // flushes is a flush of path, which must end in an hour.
 func (w *world) flushes(path string) error {
 	w.Helper()

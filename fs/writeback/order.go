@@ -126,13 +126,15 @@ type verdict struct {
 // An operation waits for those before it in its own directory or below, and if it
 // is a barrier for all before it that are not failing. Those with one Order do not
 // wait for one another, nor do removals of one second, as of a whole tree, but what was
-// removed in a directory goes before what was removed below it later.
+// removed in a directory goes before what was removed below it later. A removal waits
+// for what replaces or removes something above it also where that is behind what fails:
+// an old latest must not lose its shards.
 //
 // It goes on beyond enough while nothing was found that may begin and succeed, and
 // something waits for what is further on: what waits for that in turn may be more
 // than enough.
 func (q *opQueue) scan(of func(*operation) standing, enough func(*operation) bool) []verdict {
-	s := scanning{of: of, marks: make(map[string]mark), removed: make(map[string]bool)}
+	s := scanning{of: of, marks: make(map[string]mark), removed: make(map[string]bool), stuck: make(map[string]bool)}
 	for _, x := range q.items {
 		if x.op == nil {
 			continue
@@ -206,8 +208,10 @@ type scanning struct {
 	removing      int
 	oldestRemoval int64
 	removed       map[string]bool
-	group         []member
-	verdicts      []verdict
+	// stuck are the directories of barriers that are behind what fails.
+	stuck    map[string]bool
+	group    []member
+	verdicts []verdict
 	// stretched are those that would be ready at their place.
 	stretched []*stretched
 	last      uint64
@@ -221,6 +225,8 @@ type scanning struct {
 type member struct {
 	op       *operation
 	standing standing
+	// behind says that it is behind what fails.
+	behind bool
 }
 
 // all reports whether the scan has come to the end of q.
@@ -257,7 +263,8 @@ func (s *scanning) next(op *operation) {
 	}
 	st := s.of(op)
 	m, behind := s.marks[op.Dir]
-	st.failing = st.failing || m.failing
+	stuck := m.failing || op.Kind == opDelete && above(s.stuck, op.Dir)
+	st.failing = st.failing || stuck
 	s.failing = s.failing || st.failing
 	if st.kept != nil && s.fails(st.kept) {
 		st.held, st.absent = true, true
@@ -266,7 +273,7 @@ func (s *scanning) next(op *operation) {
 	if behind && ready {
 		ready = !m.strict && !op.Barrier && st.small && op.Again-m.oldest <= overtakeWindow
 	}
-	ready = (ready || op.Kind == opDelete && s.amongRemovals(op)) && !st.held
+	ready = (ready || op.Kind == opDelete && s.amongRemovals(op)) && !st.held && !stuck
 	if !st.absent {
 		for _, x := range s.stretched {
 			x.meet(op, st.failing)
@@ -284,7 +291,7 @@ func (s *scanning) next(op *operation) {
 		s.able++
 	}
 	s.last = op.Order
-	s.group = append(s.group, member{op, st})
+	s.group = append(s.group, member{op, st, stuck})
 	v := verdict{op: op, ready: ready, failing: st.failing}
 	if st.held {
 		v.kept = st.kept
@@ -309,12 +316,17 @@ func (s *scanning) amongRemovals(op *operation) bool {
 	if m, ok := s.marks[op.Dir]; ok && !m.removals {
 		return false
 	}
-	for dir := op.Dir; dir != ""; {
-		if dir = parent(dir); s.removed[dir] {
-			return false
+	return !above(s.removed, op.Dir)
+}
+
+// above reports whether any directory above dir is among dirs.
+func above(dirs map[string]bool, dir string) bool {
+	for dir != "" && len(dirs) > 0 {
+		if dir = parent(dir); dirs[dir] {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // pass lets what follows wait for the operations of one Order.
@@ -323,6 +335,9 @@ func (s *scanning) pass() {
 		op, st := m.op, m.standing
 		if st.absent {
 			continue
+		}
+		if m.behind && op.Barrier {
+			s.stuck[op.Dir] = true
 		}
 		removal := op.Kind == opDelete && !st.failing
 		if !st.failing {

@@ -131,6 +131,9 @@ func TestScanPassesWhatIsBehindWhatFails(t *testing.T) {
 		"removed elsewhere":           {[]operation{put("d"), put("d"), gone("e")}, -1, []bool{true, false, true}},
 		"the last object of that one": {[]operation{put("d"), put("d"), gone("e")}, 1, []bool{true, false, false}},
 		"of the one that fails":       {[]operation{put("d"), put("d"), gone("e")}, 0, []bool{true, false, false}},
+		"below what is replaced":      {[]operation{put("d"), over(""), gone("e"), gone("f/g"), over("e/f")}, -1, []bool{true, false, false, false, true}},
+		"below what is removed":       {[]operation{put("d"), gone(""), gone("e"), gone("e/f"), put("e"), over("f")}, -1, []bool{true, false, false, false, false, true}},
+		"below what is new":           {[]operation{put("d"), put(""), gone("e")}, -1, []bool{true, false, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var q opQueue

@@ -1,6 +1,7 @@
 package writeback
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -258,9 +259,10 @@ var orderExcuses = []orderExcuse{
 		x := o.openings[q.path]
 		return q.number != 0 && x.truncated && x.lasts(oneRequest) && !x.began.Before(q.when) && c.elsewhere(q)
 	}},
-	// What is refused holds back only what is beside it or above, which holds back nothing elsewhere.
+	// What is refused holds back only what is beside it or above, which holds back nothing elsewhere
+	// but removals below, which in turn do not either.
 	{"refused elsewhere", func(o *orderOracle, c, q change, _ int) bool {
-		return c.elsewhere(q) && (o.refusals[q.path].lasts(refusalsLast) || o.behindRefused(q))
+		return c.elsewhere(q) && (o.refusals[q.path].lasts(refusalsLast) || o.behindRefused(q) || q.number == 0 && o.belowStuck(q))
 	}},
 	// The old name stays until the new one is there, and holds back nothing meanwhile.
 	// Each further renaming puts its removal off.
@@ -270,6 +272,10 @@ var orderExcuses = []orderExcuse{
 			return false
 		}
 		if q.at >= c.at {
+			return true
+		}
+		// So it is where the new one is behind what is refused, and was when it was moved on or removed.
+		if fresh := cmp.Or(path, q.to); fresh != "" && o.behindRefused(change{at: q.at, path: fresh}) {
 			return true
 		}
 		if path == "" {
@@ -290,6 +296,19 @@ func (o *orderOracle) behindRefused(q change) bool {
 	for path, refusal := range o.refusals {
 		before := func(x change) bool { return x.at < q.at && !q.elsewhere(x) }
 		if refusal.lasts(refusalsLast) && slices.ContainsFunc(o.changes[path], before) {
+			return true
+		}
+	}
+	return false
+}
+
+// belowStuck reports whether something that was replaced or removed before q in a directory above
+// is behind what is refused.
+func (o *orderOracle) belowStuck(q change) bool {
+	for _, changes := range o.changes {
+		if slices.ContainsFunc(changes, func(x change) bool {
+			return x.at < q.at && x.replaces && !x.elsewhere(q) && o.behindRefused(x)
+		}) {
 			return true
 		}
 	}
