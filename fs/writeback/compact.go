@@ -2,7 +2,6 @@ package writeback
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -73,37 +72,13 @@ func (s *Space) compact() error {
 
 func (s *Space) replaceJournal() error {
 	inline, err := s.readInline(s.journal.Low())
-	if err == nil {
-		err = s.journal.Replace(&s.mu, func() ([]byte, error) {
-			return s.mu.snapshot(inline, s.readContent)
-		})
-	}
-	var lost *unsyncedError
-	if !errors.As(err, &lost) {
+	if err != nil {
 		return err
 	}
-	// The kernel tells of it once: the next compaction would find a file that syncs well, and
-	// drop the content from the journal, which alone has it.
-	s.mu.Lock()
-	var f *File
-	if st := s.mu.Files[lost.file]; st != nil && !st.suspect() {
-		f = s.file(lost.file)
-	}
-	s.mu.Unlock()
-	if f != nil {
-		return s.spoil(f, lost.err)
-	}
-	return err
+	return s.journal.Replace(&s.mu, func() ([]byte, error) {
+		return s.mu.snapshot(inline, s.readContent)
+	})
 }
-
-// unsyncedError says that the disk did not take a staged file.
-type unsyncedError struct {
-	file fileID
-	err  error
-}
-
-func (e *unsyncedError) Error() string { return fmt.Sprintf("sync staged file %d: %v", e.file, e.err) }
-func (e *unsyncedError) Unwrap() error { return e.err }
 
 // readInline returns the content of files that is in their records only. What was
 // changed since, and what would be too much, goes to the disk instead; all of it if
@@ -155,10 +130,7 @@ func (s *Space) syncStaged(id fileID) error {
 		return err
 	}
 	defer file.Close()
-	if err := s.disk.Sync(file); err != nil {
-		return &unsyncedError{id, err}
-	}
-	return nil
+	return s.disk.Sync(file)
 }
 
 // readContent returns the content of the generation that f says.
@@ -181,7 +153,7 @@ func (s *Space) readContent(f *fileState) ([]byte, error) {
 		return b, nil
 	}
 	if err := s.disk.Sync(file); err != nil {
-		return nil, &unsyncedError{f.ID, err}
+		return nil, err
 	}
 	return nil, s.disk.SyncDir(filepath.Join(s.cfg.Dir, stagedDir))
 }

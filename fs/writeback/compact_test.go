@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -126,45 +124,6 @@ func TestCompactionCarriesLittle(t *testing.T) {
 		// Requests that are under way are refused still.
 		time.Sleep(time.Second)
 		w.drain()
-		w.stop()
-	})
-}
-
-// Of content that was in the journal alone the disk does not take the file, while the journal is
-// compacted. It tells of that once: the file is not taken for one that survives afterwards.
-func TestSyncThatFailsInACompactionIsNotForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorldWith(t, 1, func(c *Config) {
-			l := usualLimits
-			l.carried = 0
-			c.limits = &l
-		})
-		w.cancel() // nothing is published, nothing is tried
-		<-w.ended
-		for i := range 20 {
-			w.write("", fmt.Sprint("f", i), "content")
-		}
-		w.disk.Lock()
-		w.disk.fail = syscall.EIO
-		w.disk.Unlock()
-		if err := w.space.compact(); !errors.Is(err, syscall.EIO) {
-			t.Errorf("compaction on a failing disk: %v", err)
-		}
-		w.disk.Lock()
-		w.disk.fail = nil
-		w.disk.Unlock()
-		lost := w.space.Status().Suspects
-		if len(lost) != 1 {
-			t.Fatalf("%q are said to be lost, want the one that the disk did not take", lost)
-		}
-		if err := w.space.compact(); err != nil {
-			t.Fatal(err)
-		}
-		w.checkJournal()
-		w.crash(true)
-		if got := w.space.Status().Suspects; !slices.Equal(got, lost) {
-			t.Errorf("%q are said to be lost after a restart, want %q", got, lost)
-		}
 		w.stop()
 	})
 }
