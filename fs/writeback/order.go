@@ -51,8 +51,9 @@ func (q *opQueue) len() int { return len(q.items) - q.gone }
 // standing is what the order has to know of an operation beside itself.
 type standing struct {
 	// failing: it cannot succeed as things are, and holds back only what is beside or
-	// above it. What is behind it in its directory cannot either.
-	failing bool
+	// above it. refused: it fails until somebody does something, and so does what is behind it
+	// in its directory.
+	failing, refused bool
 	// kept, of a removal, is the publication that must not come after it; see keptFor. held: it
 	// must not begin as things are, and is absent.
 	kept *operation
@@ -64,10 +65,10 @@ type standing struct {
 	small bool
 }
 
-// mark is what is unfinished in a directory or below it. failing says that something of it cannot
-// succeed as things are, removals that it is nothing but removals that can.
+// mark is what is unfinished in a directory or below it. refused says that something of it is,
+// removals that it is nothing but removals that can succeed as things are.
 type mark struct {
-	strict, failing, removals bool
+	strict, refused, removals bool
 	oldest                    int64
 }
 
@@ -127,7 +128,7 @@ type verdict struct {
 // is a barrier for all before it that are not failing. Those with one Order do not
 // wait for one another, nor do removals of one second, as of a whole tree, but what was
 // removed in a directory goes before what was removed below it later. A removal waits
-// for what replaces or removes something above it also where that is behind what fails:
+// for what replaces or removes something above it also where that is behind what is refused:
 // an old latest must not lose its shards.
 //
 // It goes on beyond enough while nothing was found that may begin and succeed, and
@@ -208,7 +209,7 @@ type scanning struct {
 	removing      int
 	oldestRemoval int64
 	removed       map[string]bool
-	// stuck are the directories of barriers that are behind what fails.
+	// stuck are the directories of barriers that are behind what is refused.
 	stuck    map[string]bool
 	group    []member
 	verdicts []verdict
@@ -225,7 +226,7 @@ type scanning struct {
 type member struct {
 	op       *operation
 	standing standing
-	// behind says that it is behind what fails.
+	// behind says that it is behind what is refused.
 	behind bool
 }
 
@@ -263,8 +264,8 @@ func (s *scanning) next(op *operation) {
 	}
 	st := s.of(op)
 	m, behind := s.marks[op.Dir]
-	stuck := m.failing || op.Kind == opDelete && above(s.stuck, op.Dir)
-	st.failing = st.failing || stuck
+	stuck := m.refused || op.Kind == opDelete && above(s.stuck, op.Dir)
+	st.failing, st.refused = st.failing || stuck, st.refused || stuck
 	s.failing = s.failing || st.failing
 	if st.kept != nil && s.fails(st.kept) {
 		st.held, st.absent = true, true
@@ -355,7 +356,7 @@ func (s *scanning) pass() {
 				left.oldest, left.removals = op.At, true
 			}
 			left.removals = left.removals && removal
-			left.failing = left.failing || st.failing
+			left.refused = left.refused || st.refused
 			left.strict = left.strict || !st.small || op.Barrier || st.failing
 			left.oldest = min(left.oldest, op.At)
 			s.marks[dir] = left

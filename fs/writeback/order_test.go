@@ -122,18 +122,21 @@ func TestScanPassesWhatIsBehindWhatFails(t *testing.T) {
 		ops []operation
 		// kept is the place of what the last operation must not come before, -1 if there is none.
 		kept int
-		want []bool
+		// changes: the first fails only because it is being changed.
+		changes bool
+		want    []bool
 	}{
-		"elsewhere":                   {[]operation{put("d"), put("d"), over("e")}, -1, []bool{true, false, true}},
-		"behind what is behind it":    {[]operation{put("d/e"), over("d"), put(""), over("f")}, -1, []bool{true, false, false, true}},
-		"above":                       {[]operation{put("d"), put("d"), over("")}, -1, []bool{true, false, false}},
-		"behind another":              {[]operation{put("d"), put("d"), put("f"), over("e")}, -1, []bool{true, false, true, false}},
-		"removed elsewhere":           {[]operation{put("d"), put("d"), gone("e")}, -1, []bool{true, false, true}},
-		"the last object of that one": {[]operation{put("d"), put("d"), gone("e")}, 1, []bool{true, false, false}},
-		"of the one that fails":       {[]operation{put("d"), put("d"), gone("e")}, 0, []bool{true, false, false}},
-		"below what is replaced":      {[]operation{put("d"), over(""), gone("e"), gone("f/g"), over("e/f")}, -1, []bool{true, false, false, false, true}},
-		"below what is removed":       {[]operation{put("d"), gone(""), gone("e"), gone("e/f"), put("e"), over("f")}, -1, []bool{true, false, false, false, false, true}},
-		"below what is new":           {[]operation{put("d"), put(""), gone("e")}, -1, []bool{true, false, true}},
+		"elsewhere":                    {[]operation{put("d"), put("d"), over("e")}, -1, false, []bool{true, false, true}},
+		"behind what is behind it":     {[]operation{put("d/e"), over("d"), put(""), over("f")}, -1, false, []bool{true, false, false, true}},
+		"above":                        {[]operation{put("d"), put("d"), over("")}, -1, false, []bool{true, false, false}},
+		"behind another":               {[]operation{put("d"), put("d"), put("f"), over("e")}, -1, false, []bool{true, false, true, false}},
+		"removed elsewhere":            {[]operation{put("d"), put("d"), gone("e")}, -1, false, []bool{true, false, true}},
+		"the last object of that one":  {[]operation{put("d"), put("d"), gone("e")}, 1, false, []bool{true, false, false}},
+		"of the one that fails":        {[]operation{put("d"), put("d"), gone("e")}, 0, false, []bool{true, false, false}},
+		"below what is replaced":       {[]operation{put("d"), over(""), gone("e"), gone("f/g"), over("e/f")}, -1, false, []bool{true, false, false, false, true}},
+		"below what is removed":        {[]operation{put("d"), gone(""), gone("e"), gone("e/f"), put("e"), over("f")}, -1, false, []bool{true, false, false, false, false, true}},
+		"below what is new":            {[]operation{put("d"), put(""), gone("e")}, -1, false, []bool{true, false, true}},
+		"behind what is being changed": {[]operation{put("d"), put("d"), over("e")}, -1, true, []bool{true, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var q opQueue
@@ -144,7 +147,7 @@ func TestScanPassesWhatIsBehindWhatFails(t *testing.T) {
 			}
 			last := len(c.ops) - 1
 			verdicts := q.scan(func(op *operation) standing {
-				st := standing{failing: op.ID == fails}
+				st := standing{failing: op.ID == fails, refused: op.ID == fails && !c.changes}
 				if c.kept >= 0 && int(op.ID) == last {
 					st.kept = &c.ops[c.kept]
 				}

@@ -173,8 +173,10 @@ func (s *Space) standing(op *operation) standing {
 	run := s.mu.runs[op.ID]
 	kept := s.mu.keptFor(op)
 	held := s.lastCopy(op, kept)
+	refused := run.failing || s.lostBefore(op) != nil
 	return standing{
-		failing: run.failing || run.waiting || run.unsteady >= maxUnsteady || s.lostBefore(op) != nil,
+		failing: refused || run.waiting || run.unsteady >= maxUnsteady,
+		refused: refused,
 		absent:  run.unfinished && !s.mu.Kept[op.ID] || held,
 		kept:    kept,
 		held:    held,
