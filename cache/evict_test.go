@@ -46,7 +46,7 @@ func diskUsage(t *testing.T, dir string) (bytes int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer files.Close() //nolint:errcheck // read only
+	defer files.Close()
 	names := func(dir string) []string {
 		names, err := files.List(dir)
 		if err != nil {

@@ -237,13 +237,6 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // attempt tries to carry out op, or if it is not ready, what can be done before.
 func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 	var err error

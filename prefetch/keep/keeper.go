@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// SaveEvery is how often what changed is saved on this node, and ShareEvery how
-	// often on the mount, where it costs requests.
-	SaveEvery  = time.Second
+	// SaveEvery is how often what changed is saved on this node.
+	SaveEvery = time.Second
+	// ShareEvery is how often that is saved on the mount, where it costs requests.
 	ShareEvery = 10 * time.Second
 	// expireEvery is how often it is looked for what nobody has come back for.
 	expireEvery = time.Minute

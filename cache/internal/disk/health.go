@@ -13,13 +13,11 @@ import (
 // State says what the SSD tier is used for.
 type State int32
 
+// What an SSD may be used for.
 const (
-	// OK: it is read and written.
-	OK State = iota
-	// Degraded: a write failed. It is read, and a probe is written now and then.
-	Degraded
-	// Down: reads fail, or do not return. It is left alone but for the probe.
-	Down
+	OK       State = iota // it is read and written
+	Degraded              // a write failed: it is read, and a probe is written now and then
+	Down                  // reads fail, or do not return: it is left alone but for the probe
 )
 
 // String returns the name that status shows.

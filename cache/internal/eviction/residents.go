@@ -94,6 +94,7 @@ type residentList struct {
 	len  int
 }
 
+// New returns residents that call full, which asks the evictor to make room, without a lock held.
 func New(full func()) *Residents {
 	r := &Residents{full: full}
 	r.mu.round = 1
@@ -214,12 +215,11 @@ func (r *Residents) placeLocked(e *Resident, l *residentList) {
 // Answer is the answer to Reserve.
 type Answer uint8
 
+// The answers to Reserve.
 const (
 	Reserved Answer = iota
-	// Full: there is no room; eviction was asked for some.
-	Full
-	// Busy: the object is being evicted.
-	Busy
+	Full            // there is no room, and eviction was asked for some
+	Busy            // the object is being evicted
 )
 
 // Reserve takes room for bytes of an object. created says that it was absent.
@@ -494,17 +494,18 @@ func (r *Residents) Gone(victims []*Resident) {
 	r.roomLocked()
 }
 
-// presence says whether an object has a file.
-type presence uint8
+// Presence says whether an object has a file.
+type Presence uint8
 
+// What an object may have of a file.
 const (
-	Absent presence = iota
+	Absent Presence = iota
 	Present
 	Leaving // it must not be touched
 )
 
 // State tells whether an object has a file.
-func (r *Residents) State(id content.Identity) presence {
+func (r *Residents) State(id content.Identity) Presence {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := r.mu.table[id]; {

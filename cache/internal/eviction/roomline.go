@@ -6,10 +6,10 @@ import (
 	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
-// A roomWaiter waits in line for room on SSD. A hundred fetches may: each is told to
+// A RoomWaiter waits in line for room on SSD. A hundred fetches may: each is told to
 // look again when there is room for it, and not whenever anything has changed, for
 // so many who look in vain keep reads and hints from their turn.
-type roomWaiter struct {
+type RoomWaiter struct {
 	id content.Identity
 	// need is what it found no room for, 0 if the object was on its way out.
 	need int64
@@ -17,12 +17,13 @@ type roomWaiter struct {
 	Look chan struct{}
 }
 
-func NewRoomWaiter(id content.Identity) *roomWaiter {
-	return &roomWaiter{id: id, Look: make(chan struct{}, 1)}
+// NewRoomWaiter returns one that is not in line yet.
+func NewRoomWaiter(id content.Identity) *RoomWaiter {
+	return &RoomWaiter{id: id, Look: make(chan struct{}, 1)}
 }
 
 // tell lets w ask again.
-func (w *roomWaiter) tell() {
+func (w *RoomWaiter) tell() {
 	select {
 	case w.Look <- struct{}{}:
 	default: // it was told before and has not looked yet
@@ -31,7 +32,7 @@ func (w *roomWaiter) tell() {
 
 // ReserveInLine takes room for bytes of the object of w, or lets w wait for it. leave
 // must follow.
-func (r *Residents) ReserveInLine(w *roomWaiter, bytes int64) Answer {
+func (r *Residents) ReserveInLine(w *RoomWaiter, bytes int64) Answer {
 	r.mu.Lock()
 	present := r.mu.table[w.id] != nil
 	answer, _ := r.reserveLocked(w.id, bytes, true)
@@ -61,7 +62,7 @@ func (r *Residents) ReserveInLine(w *roomWaiter, bytes int64) Answer {
 }
 
 // Leave ends the wait of w. The room that it was told of is the next one's.
-func (r *Residents) Leave(w *roomWaiter) {
+func (r *Residents) Leave(w *RoomWaiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.line.leave(w) {
@@ -71,10 +72,10 @@ func (r *Residents) Leave(w *roomWaiter) {
 
 // roomLine are those who wait for room, the first to come first. It is guarded by the
 // lock of the residents.
-type roomLine []*roomWaiter
+type roomLine []*RoomWaiter
 
 // leave takes w out of the line and tells whether it was there.
-func (l *roomLine) leave(w *roomWaiter) (waited bool) {
+func (l *roomLine) leave(w *RoomWaiter) (waited bool) {
 	i := slices.Index(*l, w)
 	if i < 0 {
 		return false
@@ -105,7 +106,7 @@ func (l roomLine) tell(id content.Identity) {
 // once, however many wait for it.
 func (l roomLine) need(held map[content.Identity]int) (bytes int64, keen Keenness) {
 	for i, w := range l {
-		if !slices.ContainsFunc(l[:i], func(before *roomWaiter) bool { return before.id == w.id }) {
+		if !slices.ContainsFunc(l[:i], func(before *RoomWaiter) bool { return before.id == w.id }) {
 			bytes += w.need
 		}
 		if held[w.id] > 0 {

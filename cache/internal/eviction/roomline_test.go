@@ -19,7 +19,7 @@ func fullResidents(t *testing.T) (r *Residents, asked func() int) {
 }
 
 // line lets objects wait for room for some bytes each.
-func line(t *testing.T, r *Residents, bytes ...int64) (waiting []*roomWaiter) {
+func line(t *testing.T, r *Residents, bytes ...int64) (waiting []*RoomWaiter) {
 	t.Helper()
 	for i, b := range bytes {
 		w := NewRoomWaiter(testIdentity(uint64(10_000 + i)))
@@ -32,7 +32,7 @@ func line(t *testing.T, r *Residents, bytes ...int64) (waiting []*roomWaiter) {
 }
 
 // told tells which of them were told to look, and forgets it.
-func told(waiting []*roomWaiter) (those []int) {
+func told(waiting []*RoomWaiter) (those []int) {
 	for i, w := range waiting {
 		select {
 		case <-w.Look:
@@ -133,7 +133,7 @@ func TestWhoMeetsAnEvictionLooksAgainAfterIt(t *testing.T) {
 				t.Fatalf("answer %d of an object that is on its way out", answer)
 			}
 			end(r, e)
-			if told([]*roomWaiter{w}) == nil {
+			if told([]*RoomWaiter{w}) == nil {
 				t.Error("it was not told to look again")
 			}
 		})
