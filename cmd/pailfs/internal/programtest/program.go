@@ -309,7 +309,19 @@ func DaemonsOf(t *testing.T, at string) []int {
 func KillDaemons(t *testing.T, at string) {
 	t.Helper()
 	for _, pid := range DaemonsOf(t, at) {
-		_ = unix.Kill(pid, unix.SIGKILL)
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		// Its command line goes before it has given back what it has open, the cache's lock among that.
+		Eventually(t, "the daemon has ended", func() bool {
+			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return n > 0
+		})
+		if err := unix.Close(fd); err != nil {
+			t.Error(err)
+		}
 	}
 	Eventually(t, "the daemons are gone", func() bool { return len(DaemonsOf(t, at)) == 0 })
 }
