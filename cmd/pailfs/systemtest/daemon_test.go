@@ -411,6 +411,32 @@ func (d *daemon) goroutines() int {
 	return n
 }
 
+// heap tells what the daemon's memory is used for, as its runtime counts it.
+func (d *daemon) heap() string {
+	d.w.t.Helper()
+	text, err := d.get("/metrics")
+	if err != nil {
+		d.w.t.Fatal(err)
+	}
+	var told []string
+	for _, name := range []string{"heap_inuse", "heap_idle", "heap_released", "stack_inuse", "mspan_inuse"} {
+		var bytes float64
+		_, after, _ := strings.Cut(string(text), "\ngo_memstats_"+name+"_bytes ")
+		if _, err := fmt.Sscan(after, &bytes); err != nil {
+			d.w.t.Fatalf("%s: %v", name, err)
+		}
+		told = append(told, fmt.Sprintf("%s %d MiB", name, int64(bytes)>>20))
+	}
+	return strings.Join(told, ", ")
+}
+
+// dumpHeap logs who holds the daemon's heap.
+func (d *daemon) dumpHeap() {
+	if text, err := d.get("/debug/pprof/heap?gc=1&debug=1"); err == nil {
+		d.w.t.Logf("heap of the daemon: %s\n%.60000s", d.heap(), text)
+	}
+}
+
 // residentOr0 is how much memory the daemon has, 0 if it has ended.
 func (d *daemon) residentOr0() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", d.cmd.Process.Pid))

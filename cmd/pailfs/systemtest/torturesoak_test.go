@@ -150,7 +150,7 @@ func (r *round) soak() {
 		l.remove()
 		d.flush()
 		sample := r.sample(d, disk, began)
-		r.t.Log(sample)
+		r.t.Logf("%v; %s", sample, d.heap())
 		r.report.Samples = append(r.report.Samples, sample)
 		if r.t.Failed() {
 			break
@@ -161,6 +161,7 @@ func (r *round) soak() {
 	if err := drift(r.report.Samples, soakTime() < settles); err != nil {
 		r.t.Error(err)
 		d.dump()
+		d.dumpHeap()
 	}
 	// The samples are of a daemon that rests. What takes memory for seconds shows here alone.
 	most := d.mostResident()
