@@ -283,6 +283,24 @@ func assertNothingHeld(t testing.TB, m *Mux) {
 	}
 }
 
+// Who fetches an answer in pieces so slowly that it is given up is told that.
+func TestAnswerThatIsGivenUpBetweenItsPiecesIsStale(t *testing.T) {
+	m := newTestMux(t, MuxConfig{}, nil)
+	c := clientOf(m, root)
+	whole := c.exchange
+	c.exchange = func(buf []byte) (int, error) {
+		if f, err := decodeFrame(buf); err == nil && f.kind == kindNext {
+			exchange(t, m, root, frame{kind: kindDrop, cursor: f.cursor})
+		}
+		return whole(buf)
+	}
+	var e *Error
+	if err := c.Call(t.Context(), "big", json.RawMessage(`{"bytes":40000}`), nil); !errors.As(err, &e) || e.Code != CodeStaleCursor {
+		t.Errorf("%.200v, want %s", err, CodeStaleCursor)
+	}
+	assertNothingHeld(t, m)
+}
+
 func TestPieceMayBeFetchedAgain(t *testing.T) {
 	m := newTestMux(t, MuxConfig{}, nil)
 	first := exchange(t, m, root, callFrame("big", `{"bytes":40000}`))

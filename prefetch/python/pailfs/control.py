@@ -180,6 +180,9 @@ def _converse(directory: _Directory, request: frames.Frame, deadline: Optional[f
         while True:
             answer = directory.exchange(request)
             cursor = answer.cursor
+            if answer.kind == frames.LAST and answer.offset == 0:
+                # It takes the place of what came: the call was given up meanwhile, and this says why.
+                pieces, received = [], 0
             if answer.kind != frames.WAIT and answer.offset != received:
                 raise ProtocolError(f"the answer goes on at byte {answer.offset}, asked for {received}")
             pieces.append(answer.payload)
