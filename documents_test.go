@@ -99,6 +99,10 @@ func (r *repository) texts(t *testing.T) (all []text) {
 		case name == "CHANGELOG.md":
 			unreleased, _, _ := strings.Cut(read(t, name), "\n## 0.")
 			all = append(all, text{name, unreleased})
+		case path.Base(name) == "TORTURE.md":
+			// What comes before is rendered from logs.
+			_, written, _ := strings.Cut(read(t, name), "<!-- What follows is written by hand. -->")
+			all = append(all, text{name, written})
 		case strings.HasSuffix(name, ".md"):
 			all = append(all, text{name, read(t, name)})
 		case path.Base(name) == "doc.go":
