@@ -32,13 +32,13 @@ func (s Secret) Empty() bool { return s.Reveal() == "" }
 
 func (s Secret) equal(other Secret) bool { return s.Reveal() == other.Reveal() }
 
-// Format writes a placeholder for every verb, %x and %#v included.
+// Format writes "[secret]" for every verb, %x and %#v included.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(hiddenSecret)) }
 
-// LogValue returns a placeholder.
+// LogValue returns "[secret]".
 func (s Secret) LogValue() slog.Value { return slog.StringValue(hiddenSecret) }
 
-// MarshalText returns a placeholder, so that JSON and YAML show no secret.
+// MarshalText returns "[secret]", so that JSON and YAML show nothing else.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(hiddenSecret), nil }
 
 // shorten shows enough of an access key id to tell two of them apart.
