@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/systemtest/torture"
 	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
@@ -430,6 +431,20 @@ func (d *daemon) heap() string {
 	return strings.Join(told, ", ")
 }
 
+// keepHeap writes a profile of the heap, for go tool pprof, to a file in the folder where profiles
+// are kept, if they are.
+func (d *daemon) keepHeap(name string) {
+	d.w.t.Helper()
+	dir := os.Getenv(torture.EnvProfiles)
+	if dir == "" {
+		return
+	}
+	text, err := d.get("/debug/pprof/heap")
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, name), text, 0o644)); err != nil {
+		d.w.t.Errorf("profile of the heap: %v", err)
+	}
+}
+
 // dumpHeap logs who holds the daemon's heap.
 func (d *daemon) dumpHeap() {
 	if text, err := d.get("/debug/pprof/heap?gc=1&debug=1"); err == nil {
@@ -467,14 +482,20 @@ func (d *daemon) resident() int64 {
 // mostResident is how much memory the daemon ever had.
 func (d *daemon) mostResident() int64 {
 	d.w.t.Helper()
+	return d.memory("VmHWM")
+}
+
+// memory is a field of the kernel's status of the daemon, in bytes: proc_pid_status(5).
+func (d *daemon) memory(field string) int64 {
+	d.w.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {
 		d.w.t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "\nVmHWM:")
+	_, rest, _ := strings.Cut(string(text), "\n"+field+":")
 	var kib int64
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		d.w.t.Fatalf("VmHWM of %q: %v", text, err)
+		d.w.t.Fatalf("%s of %q: %v", field, text, err)
 	}
 	return kib << 10
 }

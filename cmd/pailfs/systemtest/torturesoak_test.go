@@ -151,6 +151,7 @@ func (r *round) soak() {
 		d.flush()
 		sample := r.sample(d, disk, began)
 		r.t.Logf("%v; %s", sample, d.heap())
+		d.keepHeap(fmt.Sprintf("rest-%02d.pb.gz", part))
 		r.report.Samples = append(r.report.Samples, sample)
 		if r.t.Failed() {
 			break
@@ -219,13 +220,18 @@ func (r *round) sample(d *daemon, disk *disk, began time.Time) torture.Sample {
 		if err := unix.Statfs(disk.dir, &st); err != nil {
 			r.t.Fatal(err)
 		}
-		least.Resident = min(least.Resident, d.resident())
+		if resident := d.resident(); resident < least.Resident {
+			least.Resident = resident
+			least.Anonymous, least.File = d.memory("RssAnon"), d.memory("RssFile")+d.memory("RssShmem")
+		}
 		least.Connections = min(least.Connections, d.connections())
 		least.Descriptors = min(least.Descriptors, d.descriptors())
 		least.Goroutines = min(least.Goroutines, d.goroutines())
 		least.DiskBytes = min(least.DiskBytes, int64(st.Blocks-st.Bfree)*st.Bsize)
 		least.DiskInodes = min(least.DiskInodes, int64(st.Files-st.Ffree))
-		least.Inodes = min(least.Inodes, d.status().FileSystem.Inodes)
+		s := d.status()
+		least.Inodes = min(least.Inodes, s.FileSystem.Inodes)
+		least.Tier = s.Cache.Memory.Used
 	}
 	least.After = time.Since(began).Seconds()
 	return least

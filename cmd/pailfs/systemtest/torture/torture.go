@@ -108,6 +108,8 @@ const (
 	EnvSeed = "PAILFS_TORTURE_SEED"
 	// EnvReport is the file to which its Report is written.
 	EnvReport = "PAILFS_TORTURE_REPORT"
+	// EnvProfiles is the folder for profiles of the heap, one of each time that a soak rests.
+	EnvProfiles = "PAILFS_TORTURE_PROFILES"
 	// EnvSoak is how long a soak lasts.
 	EnvSoak = "PAILFS_TORTURE_SOAK"
 	// EnvProgram is the pailfs to test, built by the test otherwise.
@@ -145,8 +147,12 @@ type Report struct {
 type Sample struct {
 	// After is how long after the start, in seconds.
 	After float64 `json:"after"`
-	// Resident is in bytes.
-	Resident int64 `json:"resident"`
+	// Resident is in bytes: Anonymous, and File, the pages of files that are mapped, of its program
+	// above all. What the memory tier holds, Tier, is part of what is anonymous.
+	Resident  int64 `json:"resident"`
+	Anonymous int64 `json:"anonymous,omitempty"`
+	File      int64 `json:"file,omitempty"`
+	Tier      int64 `json:"tier,omitempty"`
 	// Descriptors and Goroutines are those that are there.
 	Descriptors int `json:"descriptors"`
 	Goroutines  int `json:"goroutines"`
@@ -162,8 +168,8 @@ type Sample struct {
 
 // String is the sample as a line of a log.
 func (s Sample) String() string {
-	return fmt.Sprintf("after %4.0f s %3d MiB resident, %d descriptors, %d goroutines, %d connections, disk %d MiB in %d inodes, %d inodes known",
-		s.After, s.Resident>>20, s.Descriptors, s.Goroutines, s.Connections, s.DiskBytes>>20, s.DiskInodes, s.Inodes)
+	return fmt.Sprintf("after %4.0f s %3d MiB resident (%d anonymous, of which the memory tier holds %d, and %d of files), %d descriptors, %d goroutines, %d connections, disk %d MiB in %d inodes, %d inodes known",
+		s.After, s.Resident>>20, s.Anonymous>>20, s.Tier>>20, s.File>>20, s.Descriptors, s.Goroutines, s.Connections, s.DiskBytes>>20, s.DiskInodes, s.Inodes)
 }
 
 // Result is a round as it is kept.

@@ -215,6 +215,13 @@ func (r runner) round(ctx context.Context, kind torture.Kind, seed uint64) (tort
 	defer cancel()
 	cmd := r.command(ctx, kind, seed)
 	cmd.Env = append(cmd.Env, torture.EnvReport+"="+report, "TMPDIR="+dir)
+	if kind.Name == torture.Soak {
+		profiles, err := filepath.Abs(filepath.Join(r.logs(), fmt.Sprintf("%s-%d.heap", kind.Name, seed)))
+		if err := errors.Join(err, os.MkdirAll(profiles, 0o755)); err != nil {
+			return result, err
+		}
+		cmd.Env = append(cmd.Env, torture.EnvProfiles+"="+profiles)
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) } // it tells what its goroutines do
 	cmd.WaitDelay = time.Minute
 	var said bytes.Buffer
