@@ -2,7 +2,9 @@ package cache
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -44,19 +46,23 @@ type region struct {
 
 // bufferPool hands out buffers. It keeps free ones warm, since touching new
 // memory costs more than filling old, but only as long as those and the ones in
-// use together stay within the limit.
+// use together stay within the limit, and somebody takes them now and then.
 type bufferPool struct {
 	limit int64
 	mu    struct {
 		sync.Mutex
 		live, warm int64 // bytes
 		regions    [][]*region
+		// idle is how many of the warm buffers of each class nobody has taken since it was
+		// looked at: the fewest that there were.
+		idle []int
 	}
 }
 
 func newBufferPool(limit int64) *bufferPool {
 	p := &bufferPool{limit: limit}
 	p.mu.regions = make([][]*region, bufferClass(largestBuffer)+1)
+	p.mu.idle = make([]int, len(p.mu.regions))
 	return p
 }
 
@@ -112,6 +118,7 @@ func (p *bufferPool) get(n int64) (buffer, error) {
 		number := free.warm[last]
 		free.warm = free.warm[:last]
 		p.mu.warm -= size
+		p.mu.idle[class] = min(p.mu.idle[class], p.warmLocked(class))
 		return p.takeLocked(free, number), nil
 	}
 	if p.mu.live+p.mu.warm+size > p.limit {
@@ -154,26 +161,53 @@ func (p *bufferPool) put(b buffer) {
 // trimLocked gives the pages of all free buffers back to the kernel, and regions
 // that nobody uses altogether.
 func (p *bufferPool) trimLocked() {
-	for class, regions := range p.mu.regions {
-		size := bufferSize(class)
-		kept := regions[:0]
-		for _, r := range regions {
-			p.mu.warm -= int64(len(r.warm)) * size
-			if r.live == 0 {
-				_ = unix.Munmap(r.memory) // fails for what was not mapped only
-				continue
-			}
-			for _, number := range r.warm {
-				from := int64(number) * size
-				_ = unix.Madvise(r.memory[from:from+size], unix.MADV_DONTNEED)
-			}
-			r.cold = append(r.cold, r.warm...)
-			r.warm = r.warm[:0]
-			kept = append(kept, r)
-		}
-		clear(regions[len(kept):])
-		p.mu.regions[class] = kept
+	for class := range p.mu.regions {
+		p.coolLocked(class, math.MaxInt)
 	}
+}
+
+// coolIdle gives back the pages of the free buffers that nobody has taken since it was called
+// last.
+func (p *bufferPool) coolIdle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for class := range p.mu.regions {
+		p.coolLocked(class, p.mu.idle[class])
+		p.mu.idle[class] = p.warmLocked(class)
+	}
+}
+
+// warmLocked returns how many buffers of a class are warm.
+func (p *bufferPool) warmLocked(class int) (n int) {
+	for _, r := range p.mu.regions[class] {
+		n += len(r.warm)
+	}
+	return n
+}
+
+// coolLocked gives the pages of that many warm buffers of a class back to the kernel, those first
+// that would be taken last, and regions that nobody uses altogether.
+func (p *bufferPool) coolLocked(class, most int) {
+	size := bufferSize(class)
+	regions := p.mu.regions[class]
+	for _, r := range slices.Backward(regions) {
+		cooled := min(len(r.warm), most)
+		most -= cooled
+		p.mu.warm -= int64(cooled) * size
+		if r.live == 0 && cooled == len(r.warm) {
+			_ = unix.Munmap(r.memory) // fails for what was not mapped only
+			r.memory = nil
+			continue
+		}
+		for _, number := range r.warm[:cooled] {
+			from := int64(number) * size
+			_ = unix.Madvise(r.memory[from:from+size], unix.MADV_DONTNEED)
+		}
+		r.cold = append(r.cold, r.warm[:cooled]...)
+		r.warm = slices.Delete(r.warm, 0, cooled)
+	}
+	p.mu.regions[class] = slices.DeleteFunc(regions, func(r *region) bool { return r.memory == nil })
+	p.mu.idle[class] = min(p.mu.idle[class], p.warmLocked(class))
 }
 
 // close gives all memory back and returns how many bytes somebody still uses;

@@ -317,6 +317,9 @@ func (c *Cache) discard(o *object, waste leftovers, why error) {
 const (
 	// settleEvery is how often the cache looks for memory that is held in vain.
 	settleEvery = time.Second
+	// coolEvery is for how long nobody must have needed a free buffer until its memory is given
+	// back, and at most twice that.
+	coolEvery = 10 * time.Second
 	// settleAfter is how long a reader may pause before what was fetched ahead of it
 	// is let go because others would like to fetch, and settleSoon before it is
 	// because a reader waits.
@@ -328,6 +331,8 @@ const (
 func (c *Cache) runMemory() {
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
+	cool := time.NewTicker(coolEvery)
+	defer cool.Stop()
 	var soon <-chan time.Time
 	for {
 		pressed := false
@@ -335,6 +340,8 @@ func (c *Cache) runMemory() {
 		case <-c.ctx.Done():
 			return
 		case <-tick.C:
+		case <-cool.C:
+			c.memory.pool.coolIdle()
 		case <-soon:
 		case <-c.memory.wakeup:
 			pressed = true

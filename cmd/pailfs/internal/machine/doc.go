@@ -2,5 +2,5 @@
 // system's daemon should not have.
 //
 // The checks (mount point, /dev/fuse, cache directory, memory) change nothing, and say what to do.
-// [PrepareProcess] and [DropPrivileges] change the process they are called in.
+// [PrepareProcess], [LimitHeap] and [DropPrivileges] change the process they are called in.
 package machine

@@ -5,13 +5,10 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 )
 
 // WantedFiles is how many descriptors the daemon may need: one for every open
@@ -20,7 +17,7 @@ const WantedFiles = 1 << 20
 
 // PrepareProcess gives the process the surroundings of a file system's daemon. All
 // of it is best effort: a daemon with fewer rights works with what it gets.
-func PrepareProcess(memory config.Size, log *slog.Logger) {
+func PrepareProcess(log *slog.Logger) {
 	// Modes are chosen where files are made; the caller's umask has no say.
 	unix.Umask(0)
 	// Neither the caller's directory nor its file system is kept busy.
@@ -29,7 +26,6 @@ func PrepareProcess(memory config.Size, log *slog.Logger) {
 	}
 	raiseFileLimit(log)
 	lowerOOMScore(log)
-	limitHeap(int64(memory))
 	raiseGOMAXPROCS()
 }
 
@@ -76,28 +72,6 @@ func raiseFileLimit(log *slog.Logger) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &raised); err != nil || raised.Cur < 4096 {
 		log.Warn("the limit of open files is low", "limit", limit.Max, "wanted", WantedFiles)
 	}
-}
-
-// limitHeap keeps Go's own heap small beside the memory tier, whose buffers lie
-// outside it: collecting at half of growth costs little for a heap of some tens
-// of megabytes and is what keeps the daemon near the size of its memory tier. The
-// soft limit makes the collector work harder before a control group kills.
-// GOGC and GOMEMLIMIT, if set, win.
-func limitHeap(memory int64) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
-	}
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
-	available, err := Memory()
-	if err != nil {
-		return
-	}
-	if memory == 0 {
-		memory = available / 8 // as the cache chooses, or more
-	}
-	debug.SetMemoryLimit(max(available/10*9-memory, 256<<20))
 }
 
 // HideMemory keeps other processes of the same user, and core dumps, from the

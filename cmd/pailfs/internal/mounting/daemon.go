@@ -97,12 +97,28 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 		umounts:  umounts{liveness: mountpoint.NewProber(cfg.At), requests: make(chan wire.UmountParams)},
 		opened:   make(chan struct{}),
 	}
-	machine.PrepareProcess(cfg.Settings.Memory, cfg.Log.Logger)
+	machine.PrepareProcess(cfg.Log.Logger)
+	d.keepHeap(machine.LimitHeap(int64(cfg.Settings.Memory)))
 	if err := d.open(ctx); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	close(d.opened)
 	return d, nil
+}
+
+// keepHeap bounds what Go's runtime takes for as long as the daemon lives.
+func (d *Daemon) keepHeap(heap *machine.Heap) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		heap.Run(ctx)
+	}()
+	d.opens("heap", func() error {
+		stop()
+		<-ended
+		return nil
+	})
 }
 
 // open opens every part in turn.

@@ -1,0 +1,112 @@
+package machine
+
+import (
+	"context"
+	"math"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// heapBase is what Go's runtime may take of the kernel however little is alive. Of the 150 MB
+	// that a daemon promises to stay within beside its memory tier, some 22 are pages of its
+	// program; the rest is for what is taken between two looks.
+	heapBase = 112 << 20
+	// heapSpare is what it may take beside twice what is alive: stacks, and its own tables.
+	heapSpare = 32 << 20
+	// heapLook is how often the limit follows what is alive.
+	heapLook = time.Second
+	// restLooks is over how many looks a daemon is busy or rests.
+	restLooks = 10
+	// busyBytes is what a busy daemon allocates in that time, or a part of what is alive: busyPart.
+	busyBytes = 8 << 20
+	busyPart  = 16
+)
+
+// Heap keeps what Go's runtime takes of the kernel near what is alive. The runtime gives memory
+// back at its leisure, with a hundredth of a processor: where processors are short, what a peak
+// took stays for minutes, and the next peak comes on top of it. Beyond a limit it gives memory back
+// before it takes more. A fixed limit would have it collect all the time once so much is alive;
+// this one is always well beyond what the collector lets pile up.
+type Heap struct {
+	ceiling int64
+	limited bool
+	// looks are those of this stretch of restLooks, allocated is how much had been when it began.
+	looks     int
+	allocated uint64
+	// peaked says that it was busy since memory was given back.
+	peaked bool
+}
+
+// LimitHeap collects at half of growth, which costs little for a heap of some tens of megabytes
+// and keeps the daemon near the size of its memory tier, whose buffers lie outside the heap. The
+// limit never exceeds nine tenths of what the machine or control group has beside memory, the size
+// of that tier in bytes, 0 for its default: the collector works harder before a control group
+// kills. GOGC and GOMEMLIMIT, if set, win.
+func LimitHeap(memory int64) *Heap {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+	h := &Heap{ceiling: math.MaxInt64, limited: os.Getenv("GOMEMLIMIT") == ""}
+	if available, err := Memory(); err == nil {
+		if memory == 0 {
+			memory = available / 8 // as the cache chooses, or more
+		}
+		h.ceiling = max(available/10*9-memory, 256<<20)
+	}
+	h.look(heapNow())
+	return h
+}
+
+// Run keeps it so until ctx ends.
+func (h *Heap) Run(ctx context.Context) {
+	tick := time.NewTicker(heapLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			h.look(heapNow())
+		}
+	}
+}
+
+// heapUse is what the runtime says of its heap, in bytes: what was alive when it last collected,
+// and what was ever allocated.
+type heapUse struct{ live, allocated uint64 }
+
+func heapNow() heapUse {
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return heapUse{s[0].Value.Uint64(), s[1].Value.Uint64()}
+}
+
+// look lets the limit follow, and gives what a peak took back once the daemon rests.
+func (h *Heap) look(now heapUse) {
+	if h.limited {
+		debug.SetMemoryLimit(h.limit(now.live))
+	}
+	if h.rests(now) {
+		debug.FreeOSMemory()
+	}
+}
+
+// limit returns what the runtime may take with so much alive.
+func (h *Heap) limit(live uint64) int64 {
+	return min(h.ceiling, max(heapBase, 2*int64(live)+heapSpare))
+}
+
+// rests reports whether the daemon has come to rest: once after each time that it was busy.
+func (h *Heap) rests(now heapUse) bool {
+	if h.looks++; h.looks < restLooks {
+		return false
+	}
+	busy := now.allocated-h.allocated >= max(busyBytes, now.live/busyPart)
+	h.looks, h.allocated = 0, now.allocated
+	rests := h.peaked && !busy
+	h.peaked = busy
+	return rests
+}
