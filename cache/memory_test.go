@@ -12,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/cache/internal/disk"
@@ -166,6 +169,9 @@ func TestBuffersDoNotOverlapAndStayWithinTheLimit(t *testing.T) {
 			all[j] = all[len(all)-1]
 			all = all[:len(all)-1]
 		}
+		if i%500 == 0 {
+			p.coolIdle()
+		}
 		if p.mu.live != live || p.mu.live+p.mu.warm > limit {
 			t.Fatalf("%d live, counted %d; %d warm", live, p.mu.live, p.mu.warm)
 		}
@@ -176,6 +182,96 @@ func TestBuffersDoNotOverlapAndStayWithinTheLimit(t *testing.T) {
 	if leaked := p.close(); leaked != 0 {
 		t.Errorf("%d bytes leaked", leaked)
 	}
+}
+
+func TestBuffersThatNobodyNeedsAreGivenBack(t *testing.T) {
+	const size, many, few = 1 << 20, 32, 5
+	p := newBufferPool(64 << 20)
+	defer p.close()
+	take := func(n int) {
+		var all []buffer
+		for range n {
+			b, err := p.get(size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clear(b.bytes)
+			all = append(all, b)
+		}
+		for _, b := range all {
+			p.put(b)
+		}
+	}
+	wantResident := func(when string, want int) {
+		t.Helper()
+		pages := 0
+		for _, r := range p.mu.regions[bufferClass(size)] {
+			pages += residentPages(t, r.memory)
+		}
+		if got := pages * os.Getpagesize(); got != want*size || p.mu.warm != int64(got) {
+			t.Errorf("%s %d MiB are resident and %d counted, want %d", when, got>>20, p.mu.warm>>20, want)
+		}
+	}
+	take(many)
+	p.coolIdle() // they have just been needed
+	wantResident("after a peak", many)
+	take(few)
+	take(few)
+	p.coolIdle()
+	wantResident("after fewer were needed", few)
+	take(few)
+	p.coolIdle()
+	wantResident("as long as they are needed", few)
+	p.coolIdle()
+	wantResident("when none was needed", 0)
+	if n := len(p.mu.regions[bufferClass(size)]); n != 0 {
+		t.Errorf("%d regions are left", n)
+	}
+	take(many)
+	wantResident("after another peak", many)
+}
+
+// residentPages returns how many pages of memory the kernel holds.
+func residentPages(t *testing.T, memory []byte) (n int) {
+	t.Helper()
+	vector := make([]byte, len(memory)/os.Getpagesize())
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&memory[0])), uintptr(len(memory)), uintptr(unsafe.Pointer(&vector[0]))); errno != 0 {
+		t.Fatal(errno)
+	}
+	for _, v := range vector {
+		n += int(v & 1)
+	}
+	return n
+}
+
+// What readers needed at a peak is given back soon after, but for what is kept.
+func TestMemoryThatNobodyNeedsIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		c, err := Open(Config{Memory: minMemory}, s, s, nil, testLog(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeCache(t, c)
+		var all []buffer
+		for range 24 {
+			b, err := c.memory.pool.get(1 << 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, b)
+		}
+		for _, b := range all {
+			c.memory.pool.put(b)
+		}
+		time.Sleep(2*coolEvery + time.Second)
+		c.memory.pool.mu.Lock()
+		warm := c.memory.pool.mu.warm
+		c.memory.pool.mu.Unlock()
+		if warm != 0 {
+			t.Errorf("%d MiB are held in vain", warm>>20)
+		}
+	})
 }
 
 // TestReadsAreServedWhileEverythingElseIsStuck fills the memory with what does not

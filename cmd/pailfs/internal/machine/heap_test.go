@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// heapOfATest leaves the collector as it was when the test ends.
+func heapOfATest(t *testing.T) {
+	t.Helper()
+	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
+	t.Cleanup(func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+}
+
+func TestTheLimitFollowsWhatIsAlive(t *testing.T) {
+	for _, c := range []struct{ ceiling, live, want int64 }{
+		{math.MaxInt64, 0, 112 << 20},
+		{math.MaxInt64, 40 << 20, 112 << 20},
+		{math.MaxInt64, 100 << 20, 232 << 20},
+		{math.MaxInt64, 8 << 30, 16<<30 + 32<<20},
+		{256 << 20, 200 << 20, 256 << 20},
+	} {
+		h := Heap{ceiling: c.ceiling}
+		if got := h.limit(uint64(c.live)); got != c.want {
+			t.Errorf("with %d MiB alive, at most %d: %d MiB, want %d", c.live>>20, c.ceiling>>20, got>>20, c.want>>20)
+		}
+	}
+}
+
+func TestADaemonRestsOnceAfterItWasBusy(t *testing.T) {
+	const mib = 1 << 20
+	for name, c := range map[string]struct {
+		live      uint64
+		allocated []uint64 // in each stretch
+		rests     []bool
+	}{
+		"after a peak":               {20 * mib, []uint64{90 * mib, mib, mib, 0}, []bool{false, true, false, false}},
+		"after each peak":            {20 * mib, []uint64{90 * mib, mib, 8 * mib, mib}, []bool{false, true, false, true}},
+		"not between peaks":          {20 * mib, []uint64{90 * mib, 90 * mib, 90 * mib}, []bool{false, false, false}},
+		"not if it was never busy":   {20 * mib, []uint64{7 * mib, mib, 7 * mib}, []bool{false, false, false}},
+		"a large one is busy by far": {1600 * mib, []uint64{99 * mib, mib, 100 * mib, mib}, []bool{false, false, false, true}},
+	} {
+		var h Heap
+		now := heapUse{live: c.live}
+		for i, allocated := range c.allocated {
+			now.allocated += allocated
+			var got bool
+			for range restLooks {
+				got = h.rests(now)
+			}
+			if got != c.rests[i] {
+				t.Errorf("%s, stretch %d: rests %t", name, i, got)
+			}
+		}
+	}
+}
+
+// What a peak took goes back to the kernel within half a minute of rest, of which the collector, which
+// comes every two minutes, knows nothing; and the limit follows what is alive.
+func TestWhatAPeakTookIsGivenBackAtRest(t *testing.T) {
+	heapOfATest(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := LimitHeap(0)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			h.Run(ctx)
+		}()
+		peak := make([]byte, 256<<20)
+		clear(peak)
+		runtime.GC() // it is alive
+		time.Sleep(2 * time.Second)
+		limit, before := debug.SetMemoryLimit(-1), heldByHeap()
+		runtime.KeepAlive(peak)
+		peak = nil
+		time.Sleep(30 * time.Second)
+		after := heldByHeap()
+		stop()
+		<-ended
+		if want := int64(2*256<<20 + 32<<20); limit < want || limit > want+64<<20 {
+			t.Errorf("with 256 MiB alive the limit is %d MiB", limit>>20)
+		}
+		if before < 256<<20 || after > before-250<<20 {
+			t.Errorf("%d MiB before, %d MiB after half a minute of rest", before>>20, after>>20)
+		}
+		if limit := debug.SetMemoryLimit(-1); limit > 150<<20 {
+			t.Errorf("the limit is %d MiB then", limit>>20)
+		}
+	})
+}
+
+func TestAChosenLimitStays(t *testing.T) {
+	heapOfATest(t)
+	t.Setenv("GOGC", "77")
+	t.Setenv("GOMEMLIMIT", "3GiB")
+	debug.SetGCPercent(77)
+	debug.SetMemoryLimit(3 << 30)
+	LimitHeap(0).look(heapNow())
+	if limit := debug.SetMemoryLimit(-1); limit != 3<<30 {
+		t.Errorf("the limit is %d", limit)
+	}
+	if percent := debug.SetGCPercent(100); percent != 77 {
+		t.Errorf("GOGC is %d", percent)
+	}
+}
+
+// heldByHeap is how much of the kernel's memory the runtime holds, in bytes.
+func heldByHeap() int64 {
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(s)
+	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())
+}
