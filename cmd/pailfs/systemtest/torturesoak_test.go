@@ -332,7 +332,7 @@ func TestDriftIsFound(t *testing.T) {
 	for name, grow := range map[string]func(s *torture.Sample, part int64){
 		"what comes and goes": func(*torture.Sample, int64) {},
 		"that the memory tier fills up": func(s *torture.Sample, part int64) {
-			s.Tier = min(20<<20+part*10<<20, memoryTier)
+			s.Tier = 16<<20 + part/6*(40<<20)
 			s.Resident += s.Tier
 		},
 	} {
