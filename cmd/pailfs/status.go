@@ -93,7 +93,7 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	}
 
 	fmt.Fprintf(tw, "%s at %s\n", terminal.Name(r.Source), terminal.Name(r.MountPoint))
-	line("  daemon", "pid %d, up %s, version %s, %s resident", r.PID, seconds(r.Uptime), r.Version, terminal.Size(r.Resident))
+	line("  daemon", "pid %d, up %s, version %s, %s resident", r.PID, config.Seconds(r.Uptime), r.Version, terminal.Size(r.Resident))
 	line("  log", "%s", r.Log)
 	if r.HTTP != "" {
 		line("  metrics", "http://%s/metrics", r.HTTP)
@@ -120,7 +120,7 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	line("  opened", "%d through the daemon, %d in passthrough", fsys.Opens.Cached, fsys.Opens.Passthrough)
 	line("  answered", "%d reads, %s; %d objects found replaced, %d errors", fsys.Reads, terminal.Size(fsys.ReadBytes), fsys.Stale, fsys.Errors)
 	for _, o := range first(r.Latencies, 4) {
-		line("  "+o.Operation, "%d, median %s, p99 %s", o.Count, seconds(o.P50), seconds(o.P99))
+		line("  "+o.Operation, "%d, median %s, p99 %s", o.Count, config.Seconds(o.P50), config.Seconds(o.P99))
 	}
 	if fsys.Problems.Count > 0 {
 		line("  awkward keys", "%d, see NAMES.md", fsys.Problems.Count)
@@ -151,7 +151,7 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	line("  credentials", "%s", credentialsText(s.Credentials, now))
 	line("  limiter", "%d of %d requests in flight, %d waiting; %d times told to slow down", sum(s.Limiter.InFlight), s.Limiter.Limit, sum(s.Limiter.Waiting), s.Limiter.Throttled)
 	for _, o := range first(s.Requests, 5) {
-		words := []string{strconv.FormatUint(o.Count, 10), "median " + seconds(o.P50), "p99 " + seconds(o.P99)}
+		words := []string{strconv.FormatUint(o.Count, 10), "median " + config.Seconds(o.P50).String(), "p99 " + config.Seconds(o.P99).String()}
 		if o.Bytes > 0 {
 			words = append(words, terminal.Size(int64(o.Bytes)))
 		}
@@ -181,7 +181,7 @@ func printLoader(r *wire.Status, w io.Writer, line func(name, format string, arg
 		if s.Restored {
 			state += ", waits for its worker"
 		} else {
-			state += ", heard of " + seconds(s.Idle) + " ago"
+			state += ", heard of " + config.Seconds(s.Idle).String() + " ago"
 		}
 		line("  "+fmt.Sprintf("%s worker %d", s.Task, s.Worker), "%s", state)
 		files := func(f session.Files) string { return fmt.Sprintf("%d (%s)", f.Files, terminal.Size(f.Bytes)) }
@@ -202,7 +202,7 @@ func printWriting(w *writeback.Status, now time.Time, line func(name, format str
 	waiting := "nothing: everything is in the object store"
 	if w.Pending > 0 {
 		waiting = fmt.Sprintf("%d files, %s; %d changes in all, the oldest since %s", w.DirtyFiles, terminal.Size(w.DirtyBytes), w.Pending,
-			seconds(now.Sub(w.Oldest).Seconds()))
+			config.Seconds(now.Sub(w.Oldest).Seconds()))
 	}
 	line("  waiting", "%s", waiting)
 	limit := "what the disk has"
@@ -282,7 +282,7 @@ func printNames(r *wire.Names, line func(name, format string, args ...any), meta
 		text = fmt.Sprintf("%s, asked for %s (%s)", r.Mode, r.Asked, r.Reason)
 	}
 	if r.Mode == config.ManifestOff {
-		line("  names", "manifest %s; listings are believed for %s", text, seconds(metadataTTL))
+		line("  names", "manifest %s; listings are believed for %s", text, config.Seconds(metadataTTL))
 		return
 	}
 	line("  names", "manifest %s", text)
@@ -290,7 +290,7 @@ func printNames(r *wire.Names, line func(name, format string, args ...any), meta
 	if r.File != "" {
 		what = r.File
 	}
-	line("  manifest", "%s: %d objects, %s; built %s ago", what, r.Objects, terminal.Size(r.Bytes), seconds(r.Age))
+	line("  manifest", "%s: %d objects, %s; built %s ago", what, r.Objects, terminal.Size(r.Bytes), config.Seconds(r.Age))
 	if f := r.Follow; f != nil && f.Failing > 0 {
 		line("  FOLLOWING", "failed %d times, last at %s: %s", f.Failing, f.LastErrorTime.Format(time.RFC3339), f.LastError)
 	}
@@ -304,7 +304,7 @@ func printNames(r *wire.Names, line func(name, format string, args ...any), meta
 
 // printDrain writes how far draining is.
 func printDrain(r *wire.Drain, now time.Time, line func(name, format string, args ...any)) {
-	left := fmt.Sprintf("%s left", seconds(r.Deadline.Sub(now).Seconds()))
+	left := fmt.Sprintf("%s left", config.Seconds(r.Deadline.Sub(now).Seconds()))
 	if !now.Before(r.Deadline) {
 		left = "the deadline has passed"
 	}
@@ -352,22 +352,6 @@ func feature(on bool, reason string) string {
 		text += ": " + reason
 	}
 	return text
-}
-
-// seconds returns a duration given in seconds with three digits that count.
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	switch {
-	case d >= 10*time.Second:
-		d = d.Round(time.Second)
-	case d >= time.Second:
-		d = d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(10 * time.Microsecond)
-	default:
-		d = d.Round(time.Microsecond)
-	}
-	return config.Duration(d).String()
 }
 
 // first returns the first n figures.

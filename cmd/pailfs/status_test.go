@@ -2,9 +2,11 @@ package main
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 )
 
@@ -19,14 +21,6 @@ func TestCredentialsAreShownWithWhatIsWrongWithThem(t *testing.T) {
 	} {
 		if got := credentialsText(c, now); got != want {
 			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestSecondsHaveThreeDigitsThatCount(t *testing.T) {
-	for in, want := range map[float64]string{0: "0s", 1.23456e-5: "12µs", 0.00123456: "1.23ms", 1.23456: "1.23s", 60: "1m", 3661.2: "1h1m1s"} {
-		if got := seconds(in); got != want {
-			t.Errorf("%g is %q, want %q", in, got, want)
 		}
 	}
 }
@@ -50,6 +44,17 @@ func TestStatusFitsAScreen(t *testing.T) {
 	for _, want := range []string{"awkward keys", "corrupted", "none: no cache-dir is set", "1 timeout"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("status does not say %q", want)
+		}
+	}
+}
+
+// Without /proc it is not the mount point that does not exist.
+func TestStatusWithoutProcSaysThatItNeedsIt(t *testing.T) {
+	env := append(programtest.Environ(), "PAILFS_TEST_ROLE=without /proc")
+	for _, path := range []string{"/somewhere", "somewhere"} {
+		o := programtest.RunAs(t, &syscall.SysProcAttr{}, env, "/proc/self/exe", programtest.Binary, "status", path)
+		if o.Code != 1 || !strings.Contains(o.Stderr, "pailfs needs /proc") || strings.Contains(o.Stderr, "not exist") {
+			t.Errorf("status of %s: exit code %d: %s", path, o.Code, o.Stderr)
 		}
 	}
 }

@@ -103,7 +103,9 @@ func start(verb, path string) (p *process, err error) {
 		Stdin: in, Stdout: out, Stderr: out, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	if err == nil {
-		err = cmd.Start()
+		if err = cmd.Start(); errors.Is(err, os.ErrNotExist) {
+			err = errors.New("/proc/self/exe is not there: pailfs needs /proc, mount it with mount -t proc proc /proc")
+		}
 	}
 	if err != nil {
 		for _, f := range files {

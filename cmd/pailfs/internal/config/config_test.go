@@ -253,6 +253,14 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+func TestSecondsHaveThreeDigitsThatCount(t *testing.T) {
+	for in, want := range map[float64]string{0: "0s", 1.23456e-5: "12µs", 0.00123456: "1.23ms", 1.23456: "1.23s", 60: "1m", 3661.2: "1h1m1s"} {
+		if got := Seconds(in).String(); got != want {
+			t.Errorf("%g is %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestDurations(t *testing.T) {
 	for in, want := range map[string]string{"60s": "1m", "90s": "1m30s", "0s": "0s", "1h": "1h", "3600s": "1h", "10m": "10m", "500ms": "500ms", "1h30m": "1h30m"} {
 		var d Duration

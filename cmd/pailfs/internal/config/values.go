@@ -131,6 +131,23 @@ func (d Duration) String() string {
 	return s
 }
 
+// Seconds returns so many seconds as they are shown to people: with three digits that count, and
+// whole from ten on.
+func Seconds(s float64) Duration {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d >= 10*time.Second:
+		d = d.Round(time.Second)
+	case d >= time.Second:
+		d = d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(10 * time.Microsecond)
+	default:
+		d = d.Round(time.Microsecond)
+	}
+	return Duration(d)
+}
+
 // ID is a user or group number. Self means the one who mounts.
 type ID int64
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,19 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
-	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/child/childtest"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/fs/mounttest"
 	"github.com/pailfs/pailfs/fs/writeback"
 )
 
-func TestMain(m *testing.M) {
-	if code, served := child.Serve(os.Args, ask.Verbs()); served {
-		os.Exit(code)
-	}
-	os.Exit(mounttest.Main(m.Run))
-}
+func TestMain(m *testing.M) { childtest.Main(m, ask.Verbs()) }
 
 func TestMountsUnderOthersAreHidden(t *testing.T) {
 	var got []string

@@ -1,17 +1,10 @@
 package machine
 
 import (
-	"os"
 	"testing"
 
-	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/child/childtest"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
-	"github.com/pailfs/pailfs/fs/mounttest"
 )
 
-func TestMain(m *testing.M) {
-	if code, served := child.Serve(os.Args, mountpoint.Verbs()); served {
-		os.Exit(code)
-	}
-	os.Exit(mounttest.Main(m.Run))
-}
+func TestMain(m *testing.M) { childtest.Main(m, mountpoint.Verbs()) }

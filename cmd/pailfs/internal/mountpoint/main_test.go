@@ -1,16 +1,9 @@
 package mountpoint
 
 import (
-	"os"
 	"testing"
 
-	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
-	"github.com/pailfs/pailfs/fs/mounttest"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/child/childtest"
 )
 
-func TestMain(m *testing.M) {
-	if code, served := child.Serve(os.Args, Verbs()); served {
-		os.Exit(code)
-	}
-	os.Exit(mounttest.Main(m.Run))
-}
+func TestMain(m *testing.M) { childtest.Main(m, Verbs()) }

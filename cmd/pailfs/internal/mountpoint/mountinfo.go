@@ -1,8 +1,10 @@
 package mountpoint
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -31,9 +33,13 @@ type Mount struct {
 // Dev returns the device number as stat(2) reports it.
 func (m Mount) Dev() uint64 { return unix.Mkdev(m.Major, m.Minor) }
 
-// List returns the mounts that this process sees, in the order of mounting.
+// List returns the mounts that this process sees, in the order of mounting. That the table is not
+// there is no [Missing] path of the caller's.
 func List() ([]Mount, error) {
 	f, err := os.Open("/proc/self/mountinfo")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("read mount table: /proc/self/mountinfo is not there: pailfs needs /proc, mount it with mount -t proc proc /proc")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read mount table: %w", err)
 	}

@@ -94,6 +94,10 @@ func becomeAndExec(role string) {
 		fail("private", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 		fail("hide /dev", unix.Mount("none", "/dev", "tmpfs", 0, ""))
 		fail("make /dev/null", unix.Mknod("/dev/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	case "without /proc":
+		fail("unshare", unix.Unshare(unix.CLONE_NEWNS))
+		fail("private", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		fail("hide /proc", unix.Mount("none", "/proc", "tmpfs", 0, ""))
 	case "as the service":
 		for c := range unix.CAP_LAST_CAP + 1 {
 			if c != unix.CAP_SYS_ADMIN && c != unix.CAP_SYS_RESOURCE {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/rates"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/cmd/terminal"
@@ -32,7 +33,7 @@ func text(m Mount, now time.Time) []string {
 	if m.PID == 0 {
 		return append(p, readers(m)...)
 	}
-	p.line("daemon", "pid %d, up %s, %s resident", m.PID, seconds(m.Uptime), terminal.Size(m.Resident))
+	p.line("daemon", "pid %d, up %s, %s resident", m.PID, config.Seconds(m.Uptime), terminal.Size(m.Resident))
 	p.head("reads")
 	tiers(&p, m)
 	p.head("object store")
@@ -113,7 +114,7 @@ func latencies(p *page, head string, all []wire.LatencyStats, by map[string]rate
 		if r, known := by[o.Operation]; known {
 			rate = fmt.Sprintf("%8.1f/s, ", r.PerSecond)
 		}
-		p.line(o.Operation, "%smedian %s, p99 %s, %d in all", rate, seconds(o.P50), seconds(o.P99), o.Count)
+		p.line(o.Operation, "%smedian %s, p99 %s, %d in all", rate, config.Seconds(o.P50), config.Seconds(o.P99), o.Count)
 	}
 }
 
@@ -130,7 +131,7 @@ func uploads(p *page, m Mount, now time.Time) {
 	if u.PendingChanges == 0 {
 		p.line("pending", "nothing: everything is in the object store")
 	} else {
-		p.line("pending", "%d files, %s; %d changes, the oldest since %s", u.PendingFiles, terminal.Size(u.PendingBytes), u.PendingChanges, seconds(u.OldestSeconds))
+		p.line("pending", "%d files, %s; %d changes, the oldest since %s", u.PendingFiles, terminal.Size(u.PendingBytes), u.PendingChanges, config.Seconds(u.OldestSeconds))
 	}
 	p.line("staged", "%s; %d fail, %d are tried again", terminal.Size(u.StagedBytes), u.Failing, u.Retrying)
 	for _, e := range u.WaitFor {
@@ -138,7 +139,7 @@ func uploads(p *page, m Mount, now time.Time) {
 		if why == "" {
 			why = "it changed before all of it was sent"
 		}
-		p.line(e.State, "%s, %s, since %s: %s", terminal.Name(e.Path), terminal.Size(e.Bytes), seconds(now.Sub(e.Since).Seconds()), why)
+		p.line(e.State, "%s, %s, since %s: %s", terminal.Name(e.Path), terminal.Size(e.Bytes), config.Seconds(now.Sub(e.Since).Seconds()), why)
 	}
 }
 
@@ -150,7 +151,7 @@ func sessions(p *page, m Mount) {
 	p.head("sessions")
 	for _, s := range m.Sessions {
 		p.line(fmt.Sprintf("worker %d", s.Worker), "%s, user %d: %d requested, %d fetching, %d ready, %d in use, %d failed; holds %s, heard of %s ago",
-			terminal.Name(s.Task), s.UID, s.Requested.Files, s.Fetching.Files, s.Ready.Files, s.Active.Files, s.Failed.Files, terminal.Size(s.Charged), seconds(s.Idle))
+			terminal.Name(s.Task), s.UID, s.Requested.Files, s.Fetching.Files, s.Ready.Files, s.Active.Files, s.Failed.Files, terminal.Size(s.Charged), config.Seconds(s.Idle))
 	}
 }
 
@@ -165,18 +166,4 @@ func readers(m Mount) page {
 		p.line(fmt.Sprintf("pid %d", u.PID), "%s, %d open", terminal.Name(strings.TrimSpace(u.Name)), u.Files)
 	}
 	return p
-}
-
-// seconds returns a duration given in seconds, as exact as people need it.
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	switch {
-	case d >= 10*time.Second:
-		d = d.Round(time.Second)
-	case d >= time.Millisecond:
-		d = d.Round(10 * time.Microsecond)
-	default:
-		d = d.Round(time.Microsecond)
-	}
-	return d.String()
 }
