@@ -72,14 +72,14 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 	epoch, entered := t.enter(o)
 	if !entered {
 		t.residents.Unreserve(o.id, content.OnDisk(o.geometry.Size))
-		t.dropEmpty(o)
+		t.evictor.dropEmpty(o)
 		return false, nil
 	}
 	err = t.fs.MoveIn(path, disk.FileName(o.id))
 	o.mu.Lock()
 	alone := o.mu.disk.blocked && o.mu.disk.epoch == epoch // nobody threw the object away meanwhile
 	o.mu.disk.blocked = false
-	ok := err == nil && alone && o.install(sums, crc64, disk.InodeOf(f, st.Ino))
+	ok := err == nil && alone && o.mu.disk.install(sums, crc64, disk.InodeOf(f, st.Ino))
 	o.notify()
 	o.mu.Unlock()
 	switch {
@@ -88,7 +88,7 @@ func (t *ssdTier) adopt(ctx context.Context, o *object, crc64 uint64, path strin
 		return true, nil
 	case err == nil:
 		// What is known of the object is not what the file holds: neither is kept.
-		t.discard(o)
+		t.evictor.discard(o)
 		return false, fmt.Errorf("others had other content: %w", oss.ErrCorrupted)
 	}
 	if r := t.residents.Take(o.id); r != nil {
@@ -169,18 +169,18 @@ func (t *ssdTier) enter(o *object) (epoch int, ok bool) {
 	if d.blocked || d.exists || d.blocks > 0 || d.writing > 0 || d.fetching > 0 || d.opening != nil {
 		return 0, false
 	}
-	o.unload()
+	o.mu.disk.unload()
 	d.blocked = true
 	return d.epoch, true
 }
 
 // install notes that the file with that inode has every block. It returns false if
 // the checksums do not agree with what is known of the object. o.mu must be held.
-func (o *object) install(sums [][]content.Sums, crc64 uint64, file disk.Inode) bool {
+func (d *diskState) install(sums [][]content.Sums, crc64 uint64, file disk.Inode) bool {
+	o := d.object
 	if o.mu.hasCRC64 && o.mu.crc64 != crc64 {
 		return false
 	}
-	d := &o.mu.disk
 	d.loaded, d.exists, d.moved, d.inode = true, true, true, file
 	o.diskLoaded.Store(true)
 	for i := range sums {
@@ -194,10 +194,10 @@ func (o *object) install(sums [][]content.Sums, crc64 uint64, file disk.Inode) b
 		if seg.whole && !whole {
 			o.mu.wholeSegments++
 		}
-		o.setDisk(o.geometry.Whole(i))
+		d.add(o.geometry.Whole(i))
 	}
 	o.mu.crc64, o.mu.hasCRC64, o.mu.checked = crc64, true, true
-	o.rememberChecked()
-	o.cache.ssd.mark(o)
+	d.rememberChecked()
+	o.cache.ssd.indexer.mark(o)
 	return true
 }

@@ -22,7 +22,7 @@ func outrunBySSD(t *testing.T, s *fakeStore, size int) (*Cache, *Handle) {
 	c.ssd.load(h.object)
 	h.object.mu.Lock()
 	defer h.object.mu.Unlock()
-	if h.object.mu.disk.file != nil || !h.object.diskReadable() {
+	if h.object.mu.disk.file != nil || !h.object.mu.disk.readable() {
 		t.Fatal("the object is not on SSD alone")
 	}
 	h.object.mu.disk.exists = false

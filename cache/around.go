@@ -157,7 +157,7 @@ func (a *around) may(o *object, n int64) bool {
 		return false
 	case c.ssd != nil && c.ssd.health.Writable():
 		// What the disk cannot take in time would be dropped, and fetched again.
-		if !c.ssd.queue.hasRoom(a.flying + extentCost(n)) {
+		if !c.ssd.writer.queue.hasRoom(a.flying + extentCost(n)) {
 			return false
 		}
 	case o.geometry.Size > c.memory.keptLimit()/2:

@@ -55,7 +55,7 @@ func TestLossOfPowerLosesNothingThatIsIndexed(t *testing.T) {
 			_ = h.Close()
 			switch rng.IntN(8) {
 			case 0:
-				_ = c.ssd.commit()
+				_ = c.ssd.indexer.commit()
 			case 1:
 				c.MakeRoom(1 << 20)
 			case 2:
@@ -102,7 +102,7 @@ func blocksOnDisk(c *Cache, o *object) (offsets []int64) {
 	defer o.mu.Unlock()
 	for i, seg := range o.mu.segments {
 		for b := range o.geometry.Blocks(i) {
-			if seg != nil && seg.disk.Has(b) && (!o.small() || o.wholeOnDisk()) {
+			if seg != nil && seg.disk.Has(b) && (!o.small() || o.mu.disk.whole()) {
 				offsets = append(offsets, o.geometry.Offset(content.Span{Segment: i, First: b, End: b + 1}))
 			}
 		}
@@ -142,11 +142,11 @@ func TestChildReadsUntilKilled(t *testing.T) {
 				_ = h.Close()
 				switch rng.IntN(30) {
 				case 0:
-					_ = c.ssd.commit()
+					_ = c.ssd.indexer.commit()
 				case 1:
 					c.MakeRoom(1 << 20)
 				case 2:
-					if err := c.Fetch(context.Background(), obj); err == nil && c.ssd.commit() == nil && c.Residency(obj).Whole {
+					if err := c.Fetch(context.Background(), obj); err == nil && c.ssd.indexer.commit() == nil && c.Residency(obj).Whole {
 						// The index knows it now: no kill takes it away. Unless it is evicted,
 						// which the reader of this line must know.
 						fmt.Println("whole", obj.Key)

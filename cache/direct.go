@@ -22,18 +22,18 @@ const directLeast = 256 << 10
 // readers of the page cache meet what was written. They begin only when it is
 // marked as there. That a write is durable is still fdatasync's to say: the disk
 // may hold it back, and the blocks were allocated with it.
-func (t *ssdTier) writeBlocks(f *disk.File, p []byte, off int64) error {
-	if whole := len(p) &^ (content.PageSize - 1); whole >= directLeast && off%content.PageSize == 0 && !t.noDirect.Load() && t.queue.calm() {
-		w, err := f.Direct()
+func (w *writeBehind) writeBlocks(f *disk.File, p []byte, off int64) error {
+	if whole := len(p) &^ (content.PageSize - 1); whole >= directLeast && off%content.PageSize == 0 && !w.noDirect.Load() && w.queue.calm() {
+		direct, err := f.Direct()
 		if err == nil {
-			_, err = w.WriteAt(p[:whole], off)
+			_, err = direct.WriteAt(p[:whole], off)
 		}
 		switch {
 		case err == nil:
-			t.metrics.directBytes.Add(int64(whole))
+			w.metrics.directBytes.Add(int64(whole))
 			p, off = p[whole:], off+int64(whole)
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
-			t.noDirect.Store(true) // the file system has none, or its blocks are larger than a page
+			w.noDirect.Store(true) // the file system has none, or its blocks are larger than a page
 		case !disk.Shortage(err):
 			return err
 		}

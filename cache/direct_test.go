@@ -71,7 +71,7 @@ func TestFileSystemWithoutDirectWrites(t *testing.T) {
 	if got, err := os.ReadFile(objectFile(dir, oss.Object{Key: obj.Key, ETag: obj.ETag, Size: obj.Size})); err != nil || !bytes.Equal(got, s.content(obj)) {
 		t.Errorf("the file is not the object: %v", err)
 	}
-	if n := c.metrics.directBytes.Load(); n != 0 || !c.ssd.noDirect.Load() {
+	if n := c.metrics.directBytes.Load(); n != 0 || !c.ssd.writer.noDirect.Load() {
 		t.Errorf("%d bytes were written directly", n)
 	}
 }

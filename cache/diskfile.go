@@ -1,13 +1,19 @@
 package cache
 
 import (
+	"log/slog"
+
 	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/cache/internal/disk"
 	"github.com/pailfs/pailfs/cache/internal/index"
 )
 
-// diskState is what an object knows of its file. Guarded by object.mu.
+// diskState is what an object knows of its file: which blocks that has, who needs it, and
+// what the index has been told. It is guarded by object.mu, for it changes together with
+// what memory has; its methods say where they take that lock themselves.
 type diskState struct {
+	object *object // whose it is
+
 	// loaded says that the index was asked; before, nothing is known and nothing may
 	// be written. epoch changes whenever what was loaded becomes void.
 	loaded bool
@@ -32,7 +38,7 @@ type diskState struct {
 	reading, handedOut int
 	// moved says that the file came by a rename that may not be durable.
 	moved bool
-	// dirty says that the object is in ssdTier.dirty, and indexed is what the index
+	// dirty says that the object is in indexer.dirty, and indexed is what the index
 	// has.
 	dirty   bool
 	indexed index.Object
@@ -41,80 +47,97 @@ type diskState struct {
 	verifying, complained bool
 }
 
-// diskReadable tells whether what is on SSD may be read. o.mu must be held.
-func (o *object) diskReadable() bool {
-	d := &o.mu.disk
+// readable tells whether what is on SSD may be read. o.mu must be held.
+func (d *diskState) readable() bool {
+	o := d.object
 	return d.blocks > 0 && d.loaded && !d.blocked && o.cache.ssd.health.Readable()
 }
 
-// wholeOnDisk tells whether the file has every block. o.mu must be held.
-func (o *object) wholeOnDisk() bool {
-	d := &o.mu.disk
+// whole tells whether the file has every block. o.mu must be held.
+func (d *diskState) whole() bool {
+	o := d.object
 	return d.loaded && !d.blocked && d.blocks == o.geometry.TotalBlocks()
 }
 
 // idleFile takes the open file from an object that nobody uses. o.mu must be held;
 // the caller must release the file.
-func (o *object) idleFile() *disk.File {
-	d := &o.mu.disk
+func (d *diskState) idleFile() *disk.File {
+	o := d.object
 	if o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 {
 		return nil
 	}
-	o.rememberChecked() // nobody may refer to o for long
+	d.rememberChecked() // nobody may refer to o for long
 	f := d.file
 	d.file = nil
 	return f
 }
 
-// setDisk notes that the file has the blocks of s, written by us. o.mu must be
-// held.
-func (o *object) setDisk(s content.Span) {
-	seg, d := o.segment(s.Segment), &o.mu.disk
-	had, trusted := seg.disk.Count(), seg.trusted.Count()
-	seg.disk.Add(s.First, s.End)
-	seg.trusted.Add(s.First, s.End)
-	d.blocks += int64(seg.disk.Count() - had)
-	d.trusted += int64(seg.trusted.Count() - trusted)
-	o.cache.ssd.residents.Progressed(o.id)
+// add notes that the file has the blocks of s, written by us. object.mu must be held.
+func (d *diskState) add(s content.Span) {
+	d.change(s, func(seg *segment) {
+		seg.disk.Add(s.First, s.End)
+		seg.trusted.Add(s.First, s.End)
+	})
+	d.object.cache.ssd.residents.Progressed(d.object.id)
 }
 
-// trust notes that the content of the blocks of s was checked. o.mu must be held.
-func (o *object) trust(s content.Span) {
-	seg := o.segment(s.Segment)
-	trusted := seg.trusted.Count()
-	seg.trusted.Add(s.First, s.End)
-	for w := range seg.trusted {
-		seg.trusted[w] &= seg.disk[w]
-	}
-	o.mu.disk.trusted += int64(seg.trusted.Count() - trusted)
+// trust notes that the content of the blocks of s was checked. object.mu must be held.
+func (d *diskState) trust(s content.Span) {
+	d.change(s, func(seg *segment) {
+		seg.trusted.Add(s.First, s.End)
+		for w := range seg.trusted {
+			seg.trusted[w] &= seg.disk[w]
+		}
+	})
 }
 
-// lose notes that the blocks of s are not on SSD, or no longer. o.mu must be held.
-func (o *object) lose(s content.Span) {
-	seg, d := o.segment(s.Segment), &o.mu.disk
+// lose notes that the blocks of s are not on SSD, or no longer. object.mu must be held.
+func (d *diskState) lose(s content.Span) {
+	d.change(s, func(seg *segment) {
+		seg.disk.Remove(s.First, s.End)
+		seg.trusted.Remove(s.First, s.End)
+	})
+	d.object.cache.ssd.files.checked.Remove(d.object.id)
+	d.object.cache.ssd.indexer.mark(d.object)
+}
+
+// change changes which blocks of the segment of s are there or trusted, and counts anew
+// how many are. object.mu must be held.
+func (d *diskState) change(s content.Span, change func(seg *segment)) {
+	seg := d.object.segment(s.Segment)
 	had, trusted := seg.disk.Count(), seg.trusted.Count()
-	seg.disk.Remove(s.First, s.End)
-	seg.trusted.Remove(s.First, s.End)
+	change(seg)
 	d.blocks += int64(seg.disk.Count() - had)
 	d.trusted += int64(seg.trusted.Count() - trusted)
-	o.cache.ssd.checked.Remove(o.id)
-	o.cache.ssd.mark(o)
 }
 
 // distrust notes that no block has been checked. o.mu must be held.
-func (o *object) distrust() {
+func (d *diskState) distrust() {
+	o := d.object
 	for _, seg := range o.mu.segments {
 		if seg != nil {
 			seg.trusted = content.BlockSet{}
 		}
 	}
-	o.mu.disk.trusted = 0
-	o.cache.ssd.checked.Remove(o.id)
+	d.trusted = 0
+	o.cache.ssd.files.checked.Remove(o.id)
+}
+
+// objectFiles opens, reads and checks the files of objects.
+type objectFiles struct {
+	fs      disk.FileSystem
+	health  *disk.Health
+	log     *slog.Logger
+	metrics *metrics
+	// checked are the files that were found right since the start.
+	checked disk.CheckedFiles
+	// discard throws away what SSD has of an object whose file is of no use.
+	discard func(o *object)
 }
 
 // open returns the object's file, with a reference for the caller. If create is
 // set, a file that does not exist is made.
-func (t *ssdTier) open(o *object, create bool) (*disk.File, error) {
+func (t *objectFiles) open(o *object, create bool) (*disk.File, error) {
 	d := &o.mu.disk
 	o.mu.Lock()
 	for d.file == nil && d.opening != nil {
@@ -160,7 +183,7 @@ func (t *ssdTier) open(o *object, create bool) (*disk.File, error) {
 	}
 	if d.inode != f.Inode {
 		// Not the file that we wrote: somebody put another in its place.
-		o.distrust()
+		o.mu.disk.distrust()
 		d.inode = f.Inode
 	}
 	d.exists = true
@@ -173,22 +196,25 @@ func (t *ssdTier) open(o *object, create bool) (*disk.File, error) {
 
 // rememberChecked notes that the file of o is whole and right, if it is. o.mu must
 // be held.
-func (o *object) rememberChecked() {
-	if d := &o.mu.disk; !o.small() && o.wholeOnDisk() && o.wholeChecked() && d.inode != (disk.Inode{}) {
-		o.cache.ssd.checked.Add(o.id, d.inode)
+func (d *diskState) rememberChecked() {
+	o := d.object
+	if !o.small() && d.whole() && d.wholeChecked() && d.inode != (disk.Inode{}) {
+		o.cache.ssd.files.checked.Add(o.id, d.inode)
 	}
 }
 
 // wholeChecked tells whether every block that is on SSD, and the whole, was
 // checked. o.mu must be held.
-func (o *object) wholeChecked() bool {
-	return o.mu.disk.trusted == o.mu.disk.blocks && (o.mu.checked || !o.mu.hasCRC64)
+func (d *diskState) wholeChecked() bool {
+	o := d.object
+	return d.trusted == d.blocks && (o.mu.checked || !o.mu.hasCRC64)
 }
 
 // recallChecked takes over what an earlier record of o knew. o.mu must be held.
-func (o *object) recallChecked() {
-	file, ok := o.cache.ssd.checked.Inode(o.id)
-	if !ok || !o.wholeOnDisk() {
+func (d *diskState) recallChecked() {
+	o := d.object
+	file, ok := o.cache.ssd.files.checked.Inode(o.id)
+	if !ok || !d.whole() {
 		return
 	}
 	for _, seg := range o.mu.segments {
@@ -196,5 +222,5 @@ func (o *object) recallChecked() {
 			seg.trusted = seg.disk
 		}
 	}
-	o.mu.disk.trusted, o.mu.disk.inode = o.mu.disk.blocks, file
+	d.trusted, d.inode = d.blocks, file
 }

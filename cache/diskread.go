@@ -22,11 +22,11 @@ var scratch = sync.Pool{New: func() any { return new([content.BlockSize]byte) }}
 // read fills p with the bytes at off, which SSD was said to have. Blocks that were
 // not read since the start are checked first. If they turn out not to be there,
 // or not to be right, they are forgotten and errGone is returned.
-func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) error {
-	if !o.beginDiskRead() {
+func (t *objectFiles) read(ctx context.Context, o *object, p []byte, off int64) error {
+	if !o.mu.disk.beginRead() {
 		return errGone
 	}
-	defer o.endDiskRead()
+	defer o.mu.disk.endRead()
 	f, err := t.open(o, false)
 	if err != nil {
 		return t.readError(o, err)
@@ -42,31 +42,33 @@ func (t *ssdTier) read(ctx context.Context, o *object, p []byte, off int64) erro
 	return ctx.Err()
 }
 
-// beginDiskRead counts a read of the file; it returns false while the file is being
+// beginRead counts a read of the file; it returns false while the file is being
 // taken out of use.
-func (o *object) beginDiskRead() bool {
+func (d *diskState) beginRead() bool {
+	o := d.object
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.mu.disk.blocked {
+	if d.blocked {
 		return false
 	}
-	o.mu.disk.reading++
+	d.reading++
 	return true
 }
 
-// endDiskRead counts it no more.
-func (o *object) endDiskRead() {
+// endRead counts it no more.
+func (d *diskState) endRead() {
+	o := d.object
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.mu.disk.reading--
-	if o.mu.disk.blocked && o.mu.disk.reading == 0 {
+	d.reading--
+	if d.blocked && d.reading == 0 {
 		o.notify()
 	}
 }
 
 // readSpan reads from one segment. It goes on after a block that is not there, so
 // that all of those are known when errGone is returned.
-func (t *ssdTier) readSpan(o *object, f *disk.File, s content.Span, p []byte, off int64) (err error) {
+func (t *objectFiles) readSpan(o *object, f *disk.File, s content.Span, p []byte, off int64) (err error) {
 	o.mu.Lock()
 	seg := o.segment(s.Segment)
 	trusted := seg.trusted
@@ -98,7 +100,7 @@ func (t *ssdTier) readSpan(o *object, f *disk.File, s content.Span, p []byte, of
 
 // readChecked reads one block, compares its checksum, and copies what of it
 // belongs into p, which begins at off.
-func (t *ssdTier) readChecked(o *object, f *disk.File, s content.Span, p []byte, off int64) error {
+func (t *objectFiles) readChecked(o *object, f *disk.File, s content.Span, p []byte, off int64) error {
 	start, n := o.geometry.Offset(s), o.geometry.Length(s)
 	var block []byte
 	if start >= off && start+n <= off+int64(len(p)) {
@@ -121,7 +123,7 @@ func (t *ssdTier) readChecked(o *object, f *disk.File, s content.Span, p []byte,
 		o.mu.Unlock()
 		return errGone
 	case seg.crc32[s.First] != sum:
-		o.lose(s)
+		o.mu.disk.lose(s)
 		o.mu.Unlock()
 		t.complain(o, start, n, disk.ErrDamaged)
 		return errGone
@@ -136,7 +138,7 @@ func (t *ssdTier) readChecked(o *object, f *disk.File, s content.Span, p []byte,
 	var corrupt error
 	var waste leftovers
 	if seg := o.segment(s.Segment); seg.disk.Has(s.First) && seg.crc32[s.First] == sum && o.mu.disk.inode == f.Inode {
-		o.trust(s)
+		o.mu.disk.trust(s)
 		if needHash {
 			whole := seg.whole
 			seg.rememberHash(o.geometry, s.Segment, s.First, hash)
@@ -161,7 +163,7 @@ func (t *ssdTier) readChecked(o *object, f *disk.File, s content.Span, p []byte,
 }
 
 // pread reads from the file. What cannot be read is forgotten.
-func (t *ssdTier) pread(o *object, f *disk.File, s content.Span, p []byte, off int64) error {
+func (t *objectFiles) pread(o *object, f *disk.File, s content.Span, p []byte, off int64) error {
 	slot := t.health.Begin()
 	n, err := f.ReadAt(p, off)
 	t.health.End(slot)
@@ -174,7 +176,7 @@ func (t *ssdTier) pread(o *object, f *disk.File, s content.Span, p []byte, off i
 		t.health.ReadFailed(err)
 	}
 	o.mu.Lock()
-	o.lose(s)
+	o.mu.disk.lose(s)
 	o.mu.Unlock()
 	t.complain(o, off, int64(len(p)), err)
 	return errGone
@@ -182,7 +184,7 @@ func (t *ssdTier) pread(o *object, f *disk.File, s content.Span, p []byte, off i
 
 // complain counts something that is not as it was left, and logs the first of it
 // in each object.
-func (t *ssdTier) complain(o *object, off, n int64, err error) {
+func (t *objectFiles) complain(o *object, off, n int64, err error) {
 	t.metrics.damaged.Add(1)
 	o.mu.Lock()
 	first := !o.mu.disk.complained
@@ -196,7 +198,7 @@ func (t *ssdTier) complain(o *object, off, n int64, err error) {
 
 // readError decides what an object file means that cannot be opened. It returns
 // errGone, always: the bytes are to be had elsewhere.
-func (t *ssdTier) readError(o *object, err error) error {
+func (t *objectFiles) readError(o *object, err error) error {
 	switch {
 	case errors.Is(err, errGone):
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, disk.ErrDamaged),
@@ -208,7 +210,7 @@ func (t *ssdTier) readError(o *object, err error) error {
 			t.health.ReadFailed(err)
 		}
 		o.mu.Lock()
-		file := o.unload()
+		file := o.mu.disk.unload()
 		o.mu.Unlock()
 		if file != nil {
 			file.Release()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
@@ -166,17 +167,67 @@ var (
 	errNotOK     = errors.New("the disk is not ok")
 )
 
+// writeBehind writes extents to the files of their objects, behind the reads that brought
+// them.
+type writeBehind struct {
+	queue     *writeQueue
+	files     *objectFiles
+	indexer   *indexer
+	evictor   *evictor
+	residents *eviction.Residents
+	health    *disk.Health
+	metrics   *metrics
+
+	// noDirect says that files cannot be written past the page cache.
+	noDirect atomic.Bool
+	loops    sync.WaitGroup
+}
+
+func newWriteBehind(t *ssdTier, queueBytes int64) *writeBehind {
+	return &writeBehind{
+		queue: newWriteQueue(queueBytes), files: t.files, indexer: t.indexer, evictor: t.evictor,
+		residents: t.residents, health: t.health, metrics: t.metrics,
+	}
+}
+
+// start starts the goroutines that write.
+func (w *writeBehind) start() {
+	for range diskWriters {
+		w.loops.Go(w.run)
+	}
+}
+
+// drain returns when what waits is written. Nothing may be submitted any more.
+func (w *writeBehind) drain() {
+	w.queue.close()
+	w.loops.Wait()
+}
+
+// accepts tells whether the blocks of o that have come may be submitted, and
+// counts them as about to be. o.mu must be held.
+func (w *writeBehind) accepts(o *object) bool {
+	if o.never || !w.health.Writable() {
+		return false
+	}
+	d := &o.mu.disk
+	if !d.loaded || d.blocked {
+		return false
+	}
+	d.writing++
+	return true
+}
+
 // wants tells whether e, which is in memory, should be written and is not about to
 // be; if so it counts it as accepts does. o.mu must be held.
-func (t *ssdTier) wants(o *object, e *extent) bool {
-	if t == nil || e.flight != nil || e.holds&heldWriting != 0 || e.holds == 0 ||
+func (w *writeBehind) wants(o *object, e *extent) bool {
+	if e.flight != nil || e.holds&heldWriting != 0 || e.holds == 0 ||
 		o.segment(e.span.Segment).disk.HasAll(e.span.First, e.span.End) {
 		return false
 	}
 	if e.offers == maxOffers && time.Since(e.offered) < offerAgain {
 		return false
 	}
-	if !t.queue.hasRoom(e.cost) || !t.accepts(o) {
+	if !w.queue.hasRoom(e.cost) || !w.accepts(o) {
 		return false
 	}
 	if e.offers < maxOffers {
@@ -190,10 +241,10 @@ func (t *ssdTier) wants(o *object, e *extent) bool {
 
 // submit queues e, which accepts has counted, to be written. Without a fetch it
 // never blocks: where there is no room e is dropped.
-func (t *ssdTier) submit(ctx context.Context, e *extent, fetch *fetchJob) {
+func (w *writeBehind) submit(ctx context.Context, e *extent, fetch *fetchJob) {
 	e.acquire()
 	for {
-		ok, room := t.queue.push(writeJob{e, fetch})
+		ok, room := w.queue.push(writeJob{e, fetch})
 		if ok {
 			return
 		}
@@ -209,57 +260,54 @@ func (t *ssdTier) submit(ctx context.Context, e *extent, fetch *fetchJob) {
 				err = ctx.Err()
 			}
 		}
-		t.written(writeJob{e, fetch}, err)
+		w.written(writeJob{e, fetch}, err)
 		return
 	}
 }
 
 // shed drops what waits to be written because readers wait for that many bytes, or
 // because others would like to fetch. Those leave it half of the queue.
-func (t *ssdTier) shed(urgentBytes int64, pressed bool) {
-	if t == nil {
-		return
-	}
+func (w *writeBehind) shed(urgentBytes int64, pressed bool) {
 	bytes := urgentBytes
 	if pressed {
-		bytes = max(bytes, min(2*content.SegmentSize, t.queue.waiting()-t.queue.limit/2))
+		bytes = max(bytes, min(2*content.SegmentSize, w.queue.waiting()-w.queue.limit/2))
 	}
 	if bytes <= 0 {
 		return
 	}
-	for _, j := range t.queue.shed(bytes) {
-		t.written(j, errQueueFull)
+	for _, j := range w.queue.shed(bytes) {
+		w.written(j, errQueueFull)
 	}
 }
 
-// runWriter writes jobs until the queue is closed and empty.
-func (t *ssdTier) runWriter() {
+// run writes jobs until the queue is closed and empty.
+func (w *writeBehind) run() {
 	for {
-		j, ok := t.queue.pop()
+		j, ok := w.queue.pop()
 		if !ok {
 			return
 		}
 		cost := j.extent.cost
-		err := t.write(j)
-		t.written(j, err)
-		t.queue.done(cost)
+		err := w.write(j)
+		w.written(j, err)
+		w.queue.done(cost)
 	}
 }
 
 // written ends a job.
-func (t *ssdTier) written(j writeJob, err error) {
+func (w *writeBehind) written(j writeJob, err error) {
 	e := j.extent
 	o := e.object
 	if err != nil {
-		t.metrics.dropped.Add(1)
-		t.metrics.droppedBytes.Add(e.object.geometry.Length(e.span))
+		w.metrics.dropped.Add(1)
+		w.metrics.droppedBytes.Add(e.object.geometry.Length(e.span))
 	}
 	o.mu.Lock()
 	o.mu.disk.writing--
 	if errors.Is(err, errDiskFull) {
 		o.mu.around.refused = true
 	}
-	idle := o.idleFile()
+	idle := o.mu.disk.idleFile()
 	gone := o.unholdLocked(e, heldWriting)
 	if j.fetch != nil {
 		j.fetch.ended(err)
@@ -270,7 +318,7 @@ func (t *ssdTier) written(j writeJob, err error) {
 		idle.Release()
 	}
 	if err != nil {
-		t.dropEmpty(o)
+		w.evictor.dropEmpty(o)
 	}
 	if gone {
 		e.release()
@@ -281,10 +329,10 @@ func (t *ssdTier) written(j writeJob, err error) {
 // write writes the blocks of an extent that are not on SSD yet. An extent that is
 // not held for it any more was thrown away with content that was found wrong, and
 // must not come back as part of what is fetched anew.
-func (t *ssdTier) write(j writeJob) error {
+func (w *writeBehind) write(j writeJob) error {
 	e := j.extent
 	o := e.object
-	if !t.health.Writable() {
+	if !w.health.Writable() {
 		return errNotOK
 	}
 	o.mu.Lock()
@@ -292,13 +340,13 @@ func (t *ssdTier) write(j writeJob) error {
 		o.mu.Unlock()
 		return errBusy
 	}
-	missing := o.missing(e.span)
+	missing := o.mu.disk.missing(e.span)
 	o.mu.Unlock()
 	if len(missing) == 0 {
 		return nil
 	}
 	for _, s := range missing {
-		if err := t.writeSpan(e, s, j.fetch); err != nil {
+		if err := w.writeSpan(e, s, j.fetch); err != nil {
 			return err
 		}
 	}
@@ -306,7 +354,8 @@ func (t *ssdTier) write(j writeJob) error {
 }
 
 // missing returns the runs of blocks in s that are not on SSD. o.mu must be held.
-func (o *object) missing(s content.Span) (runs []content.Span) {
+func (d *diskState) missing(s content.Span) (runs []content.Span) {
+	o := d.object
 	seg := o.segment(s.Segment)
 	for block := s.First; block < s.End; {
 		stop := seg.disk.Run(block, s.End)
@@ -319,11 +368,11 @@ func (o *object) missing(s content.Span) (runs []content.Span) {
 }
 
 // writeSpan writes a run of blocks of e.
-func (t *ssdTier) writeSpan(e *extent, s content.Span, fetch *fetchJob) error {
+func (w *writeBehind) writeSpan(e *extent, s content.Span, fetch *fetchJob) error {
 	o := e.object
 	bytes := content.OnDisk(o.geometry.Length(s))
 	if fetch == nil {
-		if err := t.reserve(o.id, bytes); err != nil {
+		if err := w.reserve(o.id, bytes); err != nil {
 			return err
 		}
 	} else {
@@ -331,23 +380,23 @@ func (t *ssdTier) writeSpan(e *extent, s content.Span, fetch *fetchJob) error {
 		fetch.credit -= bytes
 		o.mu.Unlock()
 	}
-	err := t.pwrite(e, s)
+	err := w.pwrite(e, s)
 	if err != nil {
-		t.residents.Unreserve(o.id, bytes)
+		w.residents.Unreserve(o.id, bytes)
 	}
 	return err
 }
 
 // reserve takes room for bytes of an object. It waits for an eviction of the same
 // object to end, which takes a moment, but not for room.
-func (t *ssdTier) reserve(id content.Identity, bytes int64) error {
-	answer, _ := t.residents.Reserve(id, bytes, false)
+func (w *writeBehind) reserve(id content.Identity, bytes int64) error {
+	answer, _ := w.residents.Reserve(id, bytes, false)
 	if answer == eviction.Busy {
 		deadline := time.NewTimer(busyWait)
 		defer deadline.Stop()
 		for waiting := true; waiting && answer == eviction.Busy; {
-			gone := t.residents.WaitRoom()
-			answer, _ = t.residents.Reserve(id, bytes, false)
+			gone := w.residents.WaitRoom()
+			answer, _ = w.residents.Reserve(id, bytes, false)
 			if answer == eviction.Busy {
 				select {
 				case <-gone:
@@ -367,29 +416,29 @@ func (t *ssdTier) reserve(id content.Identity, bytes int64) error {
 }
 
 // pwrite writes to the file and notes that the blocks are there.
-func (t *ssdTier) pwrite(e *extent, s content.Span) error {
+func (w *writeBehind) pwrite(e *extent, s content.Span) error {
 	o := e.object
-	f, err := t.open(o, true)
+	f, err := w.files.open(o, true)
 	if err != nil {
 		if !errors.Is(err, errGone) {
-			err = t.writeError(o, err)
+			err = w.writeError(o, err)
 		}
 		return err
 	}
 	defer f.Release()
 	off, n := o.geometry.Offset(s), o.geometry.Length(s)
-	slot := t.health.Begin()
-	err = t.writeBlocks(f, e.slice(off, n), off)
-	t.health.End(slot)
+	slot := w.health.Begin()
+	err = w.writeBlocks(f, e.slice(off, n), off)
+	w.health.End(slot)
 	if err != nil {
 		o.mu.Lock()
 		if o.mu.disk.blocks == 0 {
 			o.mu.disk.exists = false // it may be shorter than the object
 		}
 		o.mu.Unlock()
-		return t.writeError(o, err)
+		return w.writeError(o, err)
 	}
-	t.metrics.writtenBytes.Add(n)
+	w.metrics.writtenBytes.Add(n)
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -398,18 +447,18 @@ func (t *ssdTier) pwrite(e *extent, s content.Span) error {
 		return errBusy
 	}
 	d.exists = true // another part may have met an error, and been the first to
-	o.setDisk(s)
-	t.mark(o)
+	o.mu.disk.add(s)
+	w.indexer.mark(o)
 	return nil
 }
 
 // writeError notes that the disk does not take what it should.
-func (t *ssdTier) writeError(o *object, err error) error {
+func (w *writeBehind) writeError(o *object, err error) error {
 	if !disk.Shortage(err) {
-		t.health.WriteFailed(err)
+		w.health.WriteFailed(err)
 	}
 	if disk.NoSpace(err) {
-		t.crowded()
+		w.evictor.crowded()
 	}
 	return fmt.Errorf("write cache file of %q: %w", o.oss.Key, err)
 }

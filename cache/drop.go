@@ -24,25 +24,25 @@ func (c *Cache) Drop(obj oss.Object) {
 }
 
 // evictDropped removes what is wanted gone, and neither held nor in use. It is the evictor's.
-func (t *ssdTier) evictDropped() {
+func (v *evictor) evictDropped() {
 	var leaving []*eviction.Resident
 	var over []content.Identity
 	flush := func() {
 		if len(leaving) > 0 {
-			t.removeFiles(leaving)
-			t.metrics.outdated.Add(int64(len(leaving)))
+			v.removeFiles(leaving)
+			v.metrics.outdated.Add(int64(len(leaving)))
 		}
-		t.residents.Undrop(over...)
+		v.residents.Undrop(over...)
 		leaving, over = nil, nil
 	}
-	for _, id := range t.residents.DroppedNow() {
-		e, err := t.takeOut(id)
+	for _, id := range v.residents.DroppedNow() {
+		e, err := v.takeOut(id)
 		switch {
 		case err != nil:
 			continue // it is looked at again
 		case e != nil:
 			leaving = append(leaving, e)
-		case t.inUse(id):
+		case v.inUse(id):
 			continue // who reads it may bring more of it
 		}
 		if over = append(over, id); len(leaving) == evictBatch {
@@ -53,8 +53,8 @@ func (t *ssdTier) evictDropped() {
 }
 
 // inUse reports whether something of an object may come to SSD still.
-func (t *ssdTier) inUse(id content.Identity) bool {
-	o := t.objects.find(id)
+func (v *evictor) inUse(id content.Identity) bool {
+	o := v.objects.find(id)
 	if o == nil {
 		return false
 	}

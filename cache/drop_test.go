@@ -13,7 +13,7 @@ import (
 func goneSoon(t *testing.T, c *Cache, obj oss.Object) {
 	t.Helper()
 	waitUntil(t, "what was dropped is gone", func() bool {
-		c.ssd.crowded() // it looks every few seconds, and when it is asked to
+		c.ssd.evictor.crowded() // it looks every few seconds, and when it is asked to
 		return c.Residency(obj) == (Residency{})
 	})
 }
@@ -34,7 +34,7 @@ func TestDroppedObjectGoesWhenNobodyHasItOpen(t *testing.T) {
 	checkRead(t, s, h, 0, 1<<20)
 	c.Drop(old)
 	for range 3 {
-		c.ssd.crowded()
+		c.ssd.evictor.crowded()
 		time.Sleep(20 * time.Millisecond)
 	}
 	s.resetRequests()
@@ -118,7 +118,7 @@ func TestReadersOfDroppedObjectsReadThem(t *testing.T) {
 	}
 	for ctx.Err() == nil {
 		c.Drop(obj)
-		c.ssd.crowded()
+		c.ssd.evictor.crowded()
 		time.Sleep(time.Millisecond)
 	}
 	readers.Wait()

@@ -153,15 +153,15 @@ func TestFreeSpaceAndInodesAreLeftToOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, disk := openFaulty(t, s, Config{Dir: t.TempDir()})
-			c.ssd.minFreeInodes = 5
-			c.ssd.minFreeBytes = 1 << 20
+			c.ssd.evictor.minFreeInodes = 5
+			c.ssd.evictor.minFreeBytes = 1 << 20
 			for i := range 40 {
 				if err := c.Fetch(context.Background(), s.put(fmt.Sprint("object", i), 200_000)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			disk.set(func() { disk.mu.free = &lack })
-			c.ssd.crowded()
+			c.ssd.evictor.crowded()
 			waitUntil(t, "something was evicted", func() bool { return c.Stats().SSD.Evicted >= 5 })
 		})
 	}

@@ -3,7 +3,9 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
 	"time"
 
@@ -27,6 +29,75 @@ const (
 	yieldFor = 30 * time.Second
 )
 
+// minSSD is the least room with which an SSD tier makes sense.
+const minSSD = 4 << 20
+
+// evictor takes object files out of use and away: what is beyond the limits, what others
+// need the room of, and what is found wrong.
+type evictor struct {
+	fs        disk.FileSystem
+	dir       string
+	residents *eviction.Residents
+	objects   *objects
+	indexer   *indexer
+	files     *objectFiles
+	health    *disk.Health
+	log       *slog.Logger
+	metrics   *metrics
+
+	size, minFreeBytes, minFreeInodes int64
+	// beside is what others keep in the directory that counts in size.
+	beside func() int64
+
+	evictions chan evictRequest
+	full      chan struct{} // asks it to look
+}
+
+// newEvictor returns the evictor of t, which has yet to be given its residents, indexer and
+// files: those tell it when they need room.
+func newEvictor(cfg Config, t *ssdTier, objects *objects) *evictor {
+	return &evictor{
+		fs: t.fs, dir: t.dir, objects: objects, health: t.health, log: t.log, metrics: t.metrics,
+		size: cfg.Size, beside: cfg.Beside, minFreeBytes: cfg.MinFreeBytes, minFreeInodes: cfg.MinFreeInodes,
+		evictions: make(chan evictRequest),
+		full:      make(chan struct{}, 1),
+	}
+}
+
+// openSpace fills in what depends on the size of the file system.
+func (v *evictor) openSpace() error {
+	space, err := v.fs.Space()
+	if err != nil {
+		return fmt.Errorf("look at the file system of %q: %w", v.dir, err)
+	}
+	if v.minFreeBytes == 0 {
+		v.minFreeBytes = space.Bytes / 10
+	}
+	if v.minFreeInodes == 0 {
+		v.minFreeInodes = space.Inodes / 10
+	}
+	if v.size == 0 {
+		v.size = unlimited
+	}
+	if v.beside == nil {
+		v.beside = func() int64 { return 0 }
+	}
+	return nil
+}
+
+// checkRoom refuses a file system on which nothing could be kept.
+func (v *evictor) checkRoom() error {
+	space, err := v.fs.Space()
+	if err != nil {
+		return err
+	}
+	v.updateLimit(space, 0)
+	if objects, _, limit := v.residents.Usage(); objects == 0 && limit < minSSD {
+		return fmt.Errorf("%d bytes are free of which %d must stay so: %w", space.FreeBytes, v.minFreeBytes, ErrNoSpace)
+	}
+	return nil
+}
+
 // evictRequest asks for bytes to be freed, whatever is wanted.
 type evictRequest struct {
 	bytes int64
@@ -34,30 +105,27 @@ type evictRequest struct {
 }
 
 // crowded asks the evictor to look.
-func (t *ssdTier) crowded() {
+func (v *evictor) crowded() {
 	select {
-	case t.full <- struct{}{}:
+	case v.full <- struct{}{}:
 	default:
 	}
 }
 
 // makeRoom frees bytes, whatever is wanted, and returns how many it freed.
-func (t *ssdTier) makeRoom(ctx context.Context, bytes int64) int64 {
-	if t == nil || bytes <= 0 {
-		return 0
-	}
+func (v *evictor) makeRoom(ctx context.Context, bytes int64) int64 {
 	freed := make(chan int64, 1)
 	select {
-	case t.evictions <- evictRequest{bytes, freed}:
+	case v.evictions <- evictRequest{bytes, freed}:
 		return <-freed
 	case <-ctx.Done():
 		return 0
 	}
 }
 
-// runEvictor evicts when asked to and when the disk fills up. Only its goroutine
+// run evicts when asked to and when the disk fills up. Only its goroutine
 // does.
-func (t *ssdTier) runEvictor(ctx context.Context) {
+func (v *evictor) run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var y yielded
@@ -69,19 +137,19 @@ func (t *ssdTier) runEvictor(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-t.full:
+		case <-v.full:
 		case <-again:
-			t.residents.Changed()
-		case request = <-t.evictions:
+			v.residents.Changed()
+		case request = <-v.evictions:
 			force = request.bytes
 		}
 		if force > 0 {
-			freed, _, _ := t.evict(force, 0, eviction.TakeHeld)
+			freed, _, _ := v.evict(force, 0, eviction.TakeHeld)
 			request.freed <- freed
-			y = t.yield(force)
+			y = v.yield(force)
 		}
-		t.evictDropped()
-		if t.look(y) {
+		v.evictDropped()
+		if v.look(y) {
 			again = time.After(wait)
 			wait = min(2*wait, evictAgainMost)
 		} else {
@@ -98,8 +166,8 @@ type yielded struct {
 }
 
 // yield remembers that bytes were freed for others.
-func (t *ssdTier) yield(bytes int64) yielded {
-	space, err := t.fs.Space()
+func (v *evictor) yield(bytes int64) yielded {
+	space, err := v.fs.Space()
 	if err != nil {
 		return yielded{}
 	}
@@ -116,52 +184,52 @@ func (y yielded) left(free int64) int64 {
 
 // look evicts what is beyond the limits. It tells whether it found too little
 // because something was in use.
-func (t *ssdTier) look(y yielded) (again bool) {
-	space, err := t.fs.Space()
+func (v *evictor) look(y yielded) (again bool) {
+	space, err := v.fs.Space()
 	if err != nil {
-		t.health.ReadFailed(err)
+		v.health.ReadFailed(err)
 		return false
 	}
-	t.updateLimit(space, y.left(space.FreeBytes))
-	excess, keen := t.residents.Excess()
-	freed, _, inUse := t.evict(excess, 0, keen)
+	v.updateLimit(space, y.left(space.FreeBytes))
+	excess, keen := v.residents.Excess()
+	freed, _, inUse := v.evict(excess, 0, keen)
 	// What must stay free for others comes before what is wanted here.
-	if short := t.minFreeBytes - space.FreeBytes; short > 0 {
-		t.evict(short, 0, eviction.TakeHeld)
+	if short := v.minFreeBytes - space.FreeBytes; short > 0 {
+		v.evict(short, 0, eviction.TakeHeld)
 	}
-	if short := t.minFreeInodes - space.FreeInodes; short > 0 && space.Inodes > 0 {
-		t.evict(0, short, eviction.TakeHeld)
+	if short := v.minFreeInodes - space.FreeInodes; short > 0 && space.Inodes > 0 {
+		v.evict(0, short, eviction.TakeHeld)
 	}
 	return freed < excess && inUse > 0
 }
 
 // updateLimit sets how much the tier may hold: as configured, less what others keep
 // beside it, but no more than leaves the file system its free space, and what was yielded.
-func (t *ssdTier) updateLimit(space disk.Space, yielded int64) {
-	_, size, _ := t.residents.Usage()
-	t.residents.SetLimit(max(0, min(t.size-t.beside(), size+space.FreeBytes-t.minFreeBytes-yielded)))
+func (v *evictor) updateLimit(space disk.Space, yielded int64) {
+	_, size, _ := v.residents.Usage()
+	v.residents.SetLimit(max(0, min(v.size-v.beside(), size+space.FreeBytes-v.minFreeBytes-yielded)))
 }
 
 // evict removes objects until that many bytes and files are freed, or nothing can
 // go. It returns what it freed, and how many it found in use.
-func (t *ssdTier) evict(bytes, files int64, keen eviction.Keenness) (freedBytes, freedFiles int64, inUse int) {
+func (v *evictor) evict(bytes, files int64, keen eviction.Keenness) (freedBytes, freedFiles int64, inUse int) {
 	// Each that is in use comes round once.
-	t.residents.NewRound()
-	tries, _, _ := t.residents.Usage()
+	v.residents.NewRound()
+	tries, _, _ := v.residents.Usage()
 	var batch []*eviction.Resident
 	flush := func() {
 		if len(batch) > 0 {
-			t.removeFiles(batch)
+			v.removeFiles(batch)
 			batch = nil
 		}
 	}
 	for ; (freedBytes < bytes || freedFiles < files) && tries > 0; tries-- {
-		e := t.residents.Pick(keen)
+		e := v.residents.Pick(keen)
 		if e == nil {
 			break
 		}
-		if !t.detach(e.ID) {
-			t.residents.PutBack(e)
+		if !v.detach(e.ID) {
+			v.residents.PutBack(e)
 			inUse++
 			continue
 		}
@@ -174,16 +242,16 @@ func (t *ssdTier) evict(bytes, files int64, keen eviction.Keenness) (freedBytes,
 	}
 	flush()
 	if freedFiles > 0 {
-		t.metrics.evicted.Add(freedFiles)
-		t.metrics.evictedBytes.Add(freedBytes)
+		v.metrics.evicted.Add(freedFiles)
+		v.metrics.evictedBytes.Add(freedBytes)
 	}
 	return freedBytes, freedFiles, inUse
 }
 
 // detach makes the object forget its file, unless somebody needs it. It is marked
 // as leaving by then: whoever opens it now does not find the file.
-func (t *ssdTier) detach(id content.Identity) bool {
-	o := t.objects.find(id)
+func (v *evictor) detach(id content.Identity) bool {
+	o := v.objects.find(id)
 	if o == nil {
 		return true
 	}
@@ -193,7 +261,7 @@ func (t *ssdTier) detach(id content.Identity) bool {
 	busy := o.mu.handles > 0 || d.writing > 0 || d.fetching > 0 || d.blocked || d.verifying
 	var file *disk.File
 	if !busy {
-		file = o.unload()
+		file = o.mu.disk.unload()
 	}
 	o.mu.Unlock()
 	if file != nil {
@@ -204,15 +272,16 @@ func (t *ssdTier) detach(id content.Identity) bool {
 
 // unload forgets what is known of the file, which stays as it is, and returns it
 // to be released if it is open. o.mu must be held.
-func (o *object) unload() (file *disk.File) {
+func (d *diskState) unload() (file *disk.File) {
+	o := d.object
 	for _, seg := range o.mu.segments {
 		if seg != nil {
 			seg.disk, seg.indexed, seg.trusted = content.BlockSet{}, content.BlockSet{}, content.BlockSet{}
 		}
 	}
-	d := &o.mu.disk
 	file = d.file
 	*d = diskState{
+		object:  o,
 		epoch:   d.epoch + 1,
 		writing: d.writing, fetching: d.fetching,
 		reading: d.reading, handedOut: d.handedOut,
@@ -224,53 +293,44 @@ func (o *object) unload() (file *disk.File) {
 
 // removeFiles removes objects that are marked as leaving: from the index first,
 // durably, then from the disk.
-func (t *ssdTier) removeFiles(leaving []*eviction.Resident) {
+func (v *evictor) removeFiles(leaving []*eviction.Resident) {
 	ids := make([]content.Identity, len(leaving))
 	for i, e := range leaving {
 		ids[i] = e.ID
-		t.checked.Remove(e.ID)
+		v.files.checked.Remove(e.ID)
 	}
-	t.indexing.Lock()
-	err := t.index.Remove(ids)
-	t.indexing.Unlock()
-	if err != nil {
-		// The space is needed all the same. A record without a file is noticed when it
-		// is read.
-		t.indexFailed(err)
-	}
+	v.indexer.remove(ids)
 	for _, id := range ids {
-		if err := t.fs.Remove(disk.FileName(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.health.WriteFailed(err)
+		if err := v.fs.Remove(disk.FileName(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			v.health.WriteFailed(err)
 		}
 	}
-	t.residents.Gone(leaving)
+	v.residents.Gone(leaving)
 }
 
-// blockDisk stops all use of the file, whose content is to be thrown away, and
+// block stops all use of the file, whose content is to be thrown away, and
 // returns it to be released if it is open. o.mu must be held; discard must be
 // called after unlocking.
-func (o *object) blockDisk() (file *disk.File) {
+func (d *diskState) block() (file *disk.File) {
+	o := d.object
 	if o.cache.ssd == nil {
 		return nil
 	}
-	file = o.unload()
-	o.mu.disk.blocked = true
+	file = d.unload()
+	d.blocked = true
 	return file
 }
 
 // discard throws away what SSD has of o.
-func (t *ssdTier) discard(o *object) {
-	if t == nil {
-		return
-	}
+func (v *evictor) discard(o *object) {
 	o.mu.Lock()
-	file := o.blockDisk()
+	file := o.mu.disk.block()
 	o.mu.Unlock()
 	if file != nil {
 		file.Release()
 	}
-	if e := t.residents.Take(o.id); e != nil {
-		t.removeFiles([]*eviction.Resident{e})
+	if e := v.residents.Take(o.id); e != nil {
+		v.removeFiles([]*eviction.Resident{e})
 	}
 	o.mu.Lock()
 	o.mu.disk.blocked = false
@@ -280,16 +340,13 @@ func (t *ssdTier) discard(o *object) {
 
 // dropEmpty removes an object that has room and nothing to fill it with: the
 // first write has failed.
-func (t *ssdTier) dropEmpty(o *object) {
-	if t == nil {
-		return
-	}
+func (v *evictor) dropEmpty(o *object) {
 	o.mu.Lock()
 	d := &o.mu.disk
 	empty := d.loaded && !d.blocked && d.blocks == 0 && d.writing == 0 && d.fetching == 0 && !d.dirty
 	var file *disk.File
 	if empty {
-		file = o.unload()
+		file = o.mu.disk.unload()
 	}
 	o.mu.Unlock()
 	if file != nil {
@@ -298,17 +355,17 @@ func (t *ssdTier) dropEmpty(o *object) {
 	if !empty {
 		return
 	}
-	if e := t.residents.TakeEmpty(o.id); e != nil {
-		t.removeFiles([]*eviction.Resident{e})
+	if e := v.residents.TakeEmpty(o.id); e != nil {
+		v.removeFiles([]*eviction.Resident{e})
 	}
 }
 
 // sweep removes files that the index does not know: what was written and not
 // indexed before a crash.
-func (t *ssdTier) sweep(ctx context.Context) {
+func (v *evictor) sweep(ctx context.Context) {
 	removed := 0
-	for _, dir := range t.names(disk.ObjectsName) {
-		for _, name := range t.names(disk.ObjectsName + "/" + dir) {
+	for _, dir := range v.names(disk.ObjectsName) {
+		for _, name := range v.names(disk.ObjectsName + "/" + dir) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -316,23 +373,23 @@ func (t *ssdTier) sweep(ctx context.Context) {
 			if !ok {
 				continue // not ours
 			}
-			if e := t.residents.Shield(id); e != nil {
-				if t.fs.Remove(disk.FileName(id)) == nil {
+			if e := v.residents.Shield(id); e != nil {
+				if v.fs.Remove(disk.FileName(id)) == nil {
 					removed++
 				}
-				t.residents.Gone([]*eviction.Resident{e})
+				v.residents.Gone([]*eviction.Resident{e})
 			}
 		}
 	}
 	if removed > 0 {
-		t.log.Info("removed cache files that a crash had left", "dir", t.dir, "count", removed)
+		v.log.Info("removed cache files that a crash had left", "dir", v.dir, "count", removed)
 	}
 }
 
-func (t *ssdTier) names(dir string) []string {
-	names, err := t.fs.List(dir)
+func (v *evictor) names(dir string) []string {
+	names, err := v.fs.List(dir)
 	if err != nil {
-		t.health.ReadFailed(err)
+		v.health.ReadFailed(err)
 	}
 	return names
 }

@@ -231,14 +231,14 @@ func (c *Cache) crash(t testing.TB) {
 	c.settleIdle(0, c.memory.limit)
 	tier := c.ssd
 	tier.health.WriteFailed(errClosed) // the writers drop what they have
-	tier.queue.close()
-	tier.writers.Wait()
+	tier.writer.queue.close()
+	tier.writer.loops.Wait()
 	tier.stop()
 	tier.loops.Wait()
-	tier.dropVerify()
-	tier.releaseDirty()
+	tier.verifier.drop()
+	tier.indexer.release()
 	c.memory.close()
-	for _, err := range []error{tier.index.Close(), tier.fs.Close(), tier.directory.Close()} {
+	for _, err := range []error{tier.indexer.index.Close(), tier.fs.Close(), tier.directory.Close()} {
 		if err != nil {
 			t.Error(err)
 		}
@@ -273,7 +273,7 @@ func flush(t testing.TB, c *Cache) {
 	t.Helper()
 	waitUntil(t, "the write queue is empty", func() bool { return settled(c) })
 	waitUntil(t, "everything is indexed", func() bool {
-		if err := c.ssd.commit(); err != nil {
+		if err := c.ssd.indexer.commit(); err != nil {
 			t.Fatal(err)
 		}
 		return c.Stats().SSD.Unindexed == 0

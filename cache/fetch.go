@@ -59,7 +59,7 @@ func (o *object) fetch(ctx context.Context) error {
 func (o *object) endFetch() {
 	o.mu.Lock()
 	o.mu.disk.fetching--
-	idle := o.idleFile()
+	idle := o.mu.disk.idleFile()
 	o.notify()
 	o.mu.Unlock()
 	if idle != nil {
@@ -84,7 +84,7 @@ func (j *fetchJob) takeRoom(ctx context.Context) error {
 	defer t.residents.Leave(w)
 	for {
 		o.mu.Lock()
-		need := content.OnDisk(o.geometry.Size) - o.diskBytes()
+		need := content.OnDisk(o.geometry.Size) - o.mu.disk.bytes()
 		o.mu.Unlock()
 		answer := t.residents.ReserveInLine(w, need)
 		if answer == eviction.Reserved {
@@ -139,7 +139,7 @@ func (j *fetchJob) run(ctx context.Context) error {
 		}
 		o.cache.launch(flights)
 		for _, e := range ready {
-			o.cache.ssd.submit(ctx, e, j)
+			o.cache.ssd.writer.submit(ctx, e, j)
 		}
 		if failed {
 			<-changed // what is on its way ends soon
@@ -171,7 +171,7 @@ func (j *fetchJob) done() bool {
 	if o.cache.ssd == nil {
 		return j.next == o.geometry.Segments() && j.active == 0
 	}
-	return o.wholeOnDisk()
+	return o.mu.disk.whole()
 }
 
 // more starts what is missing, as far as may be on its way at once, and

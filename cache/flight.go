@@ -322,7 +322,7 @@ func (f *flight) settle(ctx context.Context, said oss.RangeResult, err error) {
 	if f.stream != nil {
 		f.stream.ranges--
 		if err == nil {
-			next = o.extend(f.stream)
+			next = o.mu.streams.extend(f.stream)
 		}
 	}
 	if f.purpose == forAround {
@@ -349,7 +349,7 @@ func (f *flight) settle(ctx context.Context, said oss.RangeResult, err error) {
 		c.memory.keep(e)
 	}
 	if holds&heldWriting != 0 {
-		c.ssd.submit(ctx, e, f.job)
+		c.ssd.writer.submit(ctx, e, f.job)
 	}
 	if holds == 0 {
 		e.release()

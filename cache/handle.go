@@ -124,7 +124,7 @@ func (h *Handle) WholeFile() (*os.File, bool) {
 	}
 	if h.mu.whole == nil {
 		if h.mu.whole = h.object.cache.ssd.wholeFile(h.object); h.mu.whole != nil {
-			h.object.handOut(1)
+			h.object.mu.disk.handOut(1)
 		}
 	}
 	if h.mu.whole == nil || h.mu.whole.Given.Load() {
@@ -134,10 +134,11 @@ func (h *Handle) WholeFile() (*os.File, bool) {
 }
 
 // handOut counts handles that have given the file to others.
-func (o *object) handOut(n int) {
+func (d *diskState) handOut(n int) {
+	o := d.object
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.mu.disk.handedOut += n
+	d.handedOut += n
 }
 
 // Close ends the pin. What is in flight for this version alone is stopped when
@@ -151,7 +152,7 @@ func (h *Handle) Close() error {
 		return fmt.Errorf("close %q: %w", h.object.oss.Key, os.ErrClosed)
 	}
 	if whole != nil {
-		h.object.handOut(-1)
+		h.object.mu.disk.handOut(-1)
 		whole.Release()
 	}
 	h.object.closeHandle()
@@ -176,7 +177,7 @@ func (o *object) closeHandle() {
 	var file *disk.File
 	if last {
 		idle = o.endStreams()
-		file = o.idleFile()
+		file = o.mu.disk.idleFile()
 	}
 	o.mu.Unlock()
 	if !last {

@@ -70,13 +70,13 @@ func Cost(obj oss.Object) int64 {
 func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
 	id := content.Identify(c.bucket, obj)
 	if c.ssd != nil {
-		e, err := c.ssd.takeOut(id)
+		e, err := c.ssd.evictor.takeOut(id)
 		if err != nil {
 			return 0, fmt.Errorf("evict %q: %w", obj.Key, err)
 		}
 		if e != nil {
 			freed = e.Size
-			c.ssd.removeFiles([]*eviction.Resident{e})
+			c.ssd.evictor.removeFiles([]*eviction.Resident{e})
 		}
 	}
 	if o := c.objects.find(id); o != nil {
@@ -88,14 +88,14 @@ func (c *Cache) Evict(obj oss.Object) (freed int64, err error) {
 
 // takeOut takes an object out of use, whose file is to be removed: nil if there is none. It
 // fails with [ErrHeld] or [ErrInUse].
-func (t *ssdTier) takeOut(id content.Identity) (*eviction.Resident, error) {
-	e, held := t.residents.TakeIdle(id)
+func (v *evictor) takeOut(id content.Identity) (*eviction.Resident, error) {
+	e, held := v.residents.TakeIdle(id)
 	switch {
 	case held:
 		return nil, ErrHeld
-	case e == nil || t.detach(id):
+	case e == nil || v.detach(id):
 		return e, nil
 	}
-	t.residents.PutBack(e)
+	v.residents.PutBack(e)
 	return nil, ErrInUse
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
 	"github.com/pailfs/pailfs/cache/internal/disk"
+	"github.com/pailfs/pailfs/cache/internal/eviction"
 	"github.com/pailfs/pailfs/cache/internal/index"
 )
 
@@ -25,20 +27,77 @@ const (
 	maxFileSyncs = 16
 )
 
+// indexer makes durable what was written, and then tells the index that it is there.
+type indexer struct {
+	index     *index.Index
+	fs        disk.FileSystem
+	files     *objectFiles
+	residents *eviction.Residents
+	health    *disk.Health
+	metrics   *metrics
+	notes     *notes
+
+	// storing keeps what is stored and what is removed apart, so that nothing is
+	// stored of an object that is being thrown away.
+	storing sync.Mutex
+	// dirty are the objects of which the index does not know everything.
+	dirty struct {
+		sync.Mutex
+		set map[*object]struct{}
+		// storing is how many were taken out to be stored, and are not yet.
+		storing int
+	}
+}
+
+// newIndexer returns the indexer of t, which has yet to be given its index and files.
+func newIndexer(t *ssdTier, notes *notes) *indexer {
+	x := &indexer{fs: t.fs, residents: t.residents, health: t.health, metrics: t.metrics, notes: notes}
+	x.dirty.set = make(map[*object]struct{})
+	return x
+}
+
+// failed notes that the index could not be read or written.
+func (x *indexer) failed(err error) {
+	if errors.Is(err, index.ErrUnusable) {
+		x.metrics.damaged.Add(1)
+		x.health.IndexFailed(err)
+		return
+	}
+	x.health.WriteFailed(err)
+}
+
+// remove makes the index forget objects, durably, before their files go. If that fails, they
+// go all the same: a record without a file is noticed when it is read.
+func (x *indexer) remove(ids []content.Identity) {
+	x.storing.Lock()
+	err := x.index.Remove(ids)
+	x.storing.Unlock()
+	if err != nil {
+		x.failed(err)
+	}
+}
+
+// unindexed returns of how many objects the index does not know everything.
+func (x *indexer) unindexed() int {
+	x.dirty.Lock()
+	defer x.dirty.Unlock()
+	return len(x.dirty.set) + x.dirty.storing
+}
+
 // mark notes that the index does not know everything of o. o.mu must be held.
-func (t *ssdTier) mark(o *object) {
+func (x *indexer) mark(o *object) {
 	if o.mu.disk.dirty {
 		return
 	}
 	o.mu.disk.dirty = true
 	o.acquire()
-	t.dirty.Lock()
-	t.dirty.set[o] = struct{}{}
-	t.dirty.Unlock()
+	x.dirty.Lock()
+	x.dirty.set[o] = struct{}{}
+	x.dirty.Unlock()
 }
 
-// runIndexer tells the index what was written, again and again.
-func (t *ssdTier) runIndexer(ctx context.Context) {
+// run tells the index what was written, again and again.
+func (x *indexer) run(ctx context.Context) {
 	timer := time.NewTimer(indexEvery)
 	defer timer.Stop()
 	uses := time.Now()
@@ -49,14 +108,14 @@ func (t *ssdTier) runIndexer(ctx context.Context) {
 		case <-timer.C:
 		}
 		begin := time.Now()
-		if t.health.Writable() {
+		if x.health.Writable() {
 			// A failure was noted where it happened.
-			_ = t.commit()
-			t.storeNotes()
+			_ = x.commit()
+			x.storeNotes()
 			if time.Since(uses) >= usesEvery {
 				uses = time.Now()
-				if err := t.index.StoreUses(t.residents.TakeUses()); err != nil {
-					t.indexFailed(err)
+				if err := x.index.StoreUses(x.residents.TakeUses()); err != nil {
+					x.failed(err)
 				}
 			}
 		}
@@ -72,69 +131,70 @@ type pendingUpdate struct {
 }
 
 // commit syncs what was written and stores in the index that it is there.
-func (t *ssdTier) commit() error {
-	t.dirty.Lock()
-	set := t.dirty.set
-	t.dirty.set = make(map[*object]struct{})
-	t.dirty.storing += len(set)
-	t.dirty.Unlock()
+func (x *indexer) commit() error {
+	x.dirty.Lock()
+	set := x.dirty.set
+	x.dirty.set = make(map[*object]struct{})
+	x.dirty.storing += len(set)
+	x.dirty.Unlock()
 	if len(set) == 0 {
 		return nil
 	}
 	defer func() {
-		t.dirty.Lock()
-		t.dirty.storing -= len(set)
-		t.dirty.Unlock()
+		x.dirty.Lock()
+		x.dirty.storing -= len(set)
+		x.dirty.Unlock()
 	}()
 	pending := make([]pendingUpdate, 0, len(set))
 	for o := range set {
-		pending = append(pending, o.pendingUpdate())
+		pending = append(pending, o.mu.disk.pending())
 	}
 	begin := time.Now()
-	err := t.syncFiles(pending)
+	err := x.syncFiles(pending)
 	if err != nil {
-		t.health.WriteFailed(err)
+		x.health.WriteFailed(err)
 		for _, p := range pending {
-			p.object.unsynced(p)
+			p.object.mu.disk.unsynced(p)
 		}
 		return err
 	}
-	if err := t.store(pending); err != nil {
-		t.indexFailed(err)
-		t.dirty.Lock()
+	if err := x.store(pending); err != nil {
+		x.failed(err)
+		x.dirty.Lock()
 		for _, p := range pending {
-			t.dirty.set[p.object] = struct{}{} // with the reference that it has
+			x.dirty.set[p.object] = struct{}{} // with the reference that it has
 		}
-		t.dirty.Unlock()
+		x.dirty.Unlock()
 		return err
 	}
-	t.metrics.indexUpdates.Add(1)
-	t.metrics.indexNanos.Add(int64(time.Since(begin)))
+	x.metrics.indexUpdates.Add(1)
+	x.metrics.indexNanos.Add(int64(time.Since(begin)))
 	for _, p := range pending {
-		p.object.stored(p)
+		p.object.mu.disk.stored(p)
 	}
 	return nil
 }
 
 // store tells the index what is still true of the pending updates.
-func (t *ssdTier) store(pending []pendingUpdate) error {
-	t.indexing.Lock()
-	defer t.indexing.Unlock()
+func (x *indexer) store(pending []pendingUpdate) error {
+	x.storing.Lock()
+	defer x.storing.Unlock()
 	updates := make([]index.Update, 0, len(pending))
 	for _, p := range pending {
-		if p.object.current(p) {
-			p.update.Use = t.residents.Use(p.update.ID)
+		if p.object.mu.disk.current(p) {
+			p.update.Use = x.residents.Use(p.update.ID)
 			updates = append(updates, p.update)
 		}
 	}
-	return t.index.Store(updates)
+	return x.index.Store(updates)
 }
 
-// pendingUpdate returns what the index does not know yet.
-func (o *object) pendingUpdate() pendingUpdate {
+// pending returns what the index does not know yet.
+func (d *diskState) pending() pendingUpdate {
+	o := d.object
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := pendingUpdate{object: o, epoch: o.mu.disk.epoch, update: index.Update{
+	p := pendingUpdate{object: o, epoch: d.epoch, update: index.Update{
 		ID:       o.id,
 		Segments: make(map[int]*index.Segment),
 	}}
@@ -152,14 +212,15 @@ func (o *object) pendingUpdate() pendingUpdate {
 			p.update.Segments[i] = s
 		}
 	}
-	r.Stored = o.diskBytes()
+	r.Stored = d.bytes()
 	p.update.Record = r
 	return p
 }
 
-// diskBytes returns what the blocks on SSD occupy. o.mu must be held.
-func (o *object) diskBytes() int64 {
-	bytes := o.mu.disk.blocks * content.BlockSize
+// bytes returns what the blocks on SSD occupy. o.mu must be held.
+func (d *diskState) bytes() int64 {
+	o := d.object
+	bytes := d.blocks * content.BlockSize
 	last := o.geometry.Segments() - 1
 	if seg := o.peek(last); seg != nil {
 		if block := o.geometry.Blocks(last) - 1; seg.disk.Has(block) {
@@ -170,30 +231,30 @@ func (o *object) diskBytes() int64 {
 }
 
 // syncFiles makes durable what the pending updates speak of.
-func (t *ssdTier) syncFiles(pending []pendingUpdate) error {
-	slot := t.health.Begin()
-	defer t.health.End(slot)
+func (x *indexer) syncFiles(pending []pendingUpdate) error {
+	slot := x.health.Begin()
+	defer x.health.End(slot)
 	if len(pending) > maxFileSyncs {
-		return t.fs.Sync()
+		return x.fs.Sync()
 	}
 	for _, p := range pending {
-		if !p.object.current(p) {
+		if !p.object.mu.disk.current(p) {
 			continue
 		}
-		f, err := t.open(p.object, false)
+		f, err := x.files.open(p.object, false)
 		switch {
 		case errors.Is(err, errGone):
 			continue // thrown away in the meantime: current says so below
 		case errors.Is(err, os.ErrNotExist), errors.Is(err, disk.ErrDamaged):
-			_ = t.readError(p.object, err)
+			_ = x.files.readError(p.object, err)
 			continue
 		case err != nil:
 			return err
 		}
 		err = f.Sync()
 		f.Release()
-		if err == nil && p.object.wasMoved() {
-			err = t.fs.SyncName(disk.FileName(p.object.id))
+		if err == nil && p.object.mu.disk.wasMoved() {
+			err = x.fs.SyncName(disk.FileName(p.object.id))
 		}
 		if err != nil {
 			return err
@@ -203,56 +264,60 @@ func (t *ssdTier) syncFiles(pending []pendingUpdate) error {
 }
 
 // wasMoved tells whether the file came by a rename that may not be durable.
-func (o *object) wasMoved() bool {
+func (d *diskState) wasMoved() bool {
+	o := d.object
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.mu.disk.moved
+	return d.moved
 }
 
 // current tells whether what p speaks of is still there.
-func (o *object) current(p pendingUpdate) bool {
+func (d *diskState) current(p pendingUpdate) bool {
+	o := d.object
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.mu.disk.epoch == p.epoch && !o.mu.disk.blocked && o.mu.disk.exists
+	return d.epoch == p.epoch && !d.blocked && d.exists
 }
 
 // stored notes that the index knows p.
-func (o *object) stored(p pendingUpdate) {
+func (d *diskState) stored(p pendingUpdate) {
+	o := d.object
 	o.mu.Lock()
-	if o.mu.disk.epoch == p.epoch {
+	if d.epoch == p.epoch {
 		for i, s := range p.update.Segments {
 			o.segment(i).indexed = s.Blocks
 		}
-		o.mu.disk.indexed = p.update.Record
-		o.mu.disk.moved = false
+		d.indexed = p.update.Record
+		d.moved = false
 	}
-	o.unmark()
+	d.unmark()
 	o.mu.Unlock()
 	o.release()
 }
 
 // unsynced forgets what p speaks of and may not have reached the disk.
-func (o *object) unsynced(p pendingUpdate) {
+func (d *diskState) unsynced(p pendingUpdate) {
+	o := d.object
 	o.mu.Lock()
-	if o.mu.disk.epoch == p.epoch {
+	if d.epoch == p.epoch {
 		for i, s := range p.update.Segments {
 			seg := o.segment(i)
 			for block, n := 0, o.geometry.Blocks(i); block < n; block++ {
 				if s.Blocks.Has(block) && !seg.indexed.Has(block) {
-					o.lose(content.Span{Segment: i, First: block, End: block + 1})
+					d.lose(content.Span{Segment: i, First: block, End: block + 1})
 				}
 			}
 		}
 	}
-	o.unmark()
+	d.unmark()
 	o.mu.Unlock()
 	o.release()
 }
 
 // unmark ends the state of being dirty, and begins it anew if more was written in
 // the meantime. o.mu must be held; the caller has the reference that mark took.
-func (o *object) unmark() {
-	d := &o.mu.disk
+func (d *diskState) unmark() {
+	o := d.object
 	d.dirty = false
 	if d.blocked || !d.loaded || !d.exists {
 		return
@@ -262,16 +327,16 @@ func (o *object) unmark() {
 		again = again || seg != nil && seg.disk != seg.indexed
 	}
 	if again {
-		o.cache.ssd.mark(o)
+		o.cache.ssd.indexer.mark(o)
 	}
 }
 
-// releaseDirty drops what could not be stored, at the end.
-func (t *ssdTier) releaseDirty() {
-	t.dirty.Lock()
-	set := t.dirty.set
-	t.dirty.set = make(map[*object]struct{})
-	t.dirty.Unlock()
+// release drops what could not be stored, at the end.
+func (x *indexer) release() {
+	x.dirty.Lock()
+	set := x.dirty.set
+	x.dirty.set = make(map[*object]struct{})
+	x.dirty.Unlock()
 	for o := range set {
 		o.release()
 	}

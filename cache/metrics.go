@@ -93,7 +93,7 @@ func (m *metrics) register(reg prometheus.Registerer, c *Cache) error {
 		gauge("ssd_bytes", "Bytes that the SSD tier occupies.", func() float64 { _, n, _ := t.residents.Usage(); return float64(n) })
 		gauge("ssd_limit_bytes", "Bytes that the SSD tier may occupy now.", func() float64 { _, _, n := t.residents.Usage(); return float64(n) })
 		gauge("ssd_objects", "Objects on SSD.", func() float64 { n, _, _ := t.residents.Usage(); return float64(n) })
-		gauge("ssd_queue_bytes", "Bytes that wait to be written to SSD.", func() float64 { return float64(t.queue.waiting()) })
+		gauge("ssd_queue_bytes", "Bytes that wait to be written to SSD.", func() float64 { return float64(t.writer.queue.waiting()) })
 		gauge("ssd_state", "0: the disk is ok; 1: it is only read; 2: it is left alone.", func() float64 { return float64(t.health.Current()) })
 	}
 	return errors.Join(errs...)

@@ -201,7 +201,7 @@ func (m *cacheModel) MakeRoom(t *rapid.T) {
 	m.cache.MakeRoom(rapid.Int64Range(1, 30<<20).Draw(t, "bytes"))
 }
 
-func (m *cacheModel) Commit(*rapid.T) { _ = m.cache.ssd.commit() }
+func (m *cacheModel) Commit(*rapid.T) { _ = m.cache.ssd.indexer.commit() }
 
 func (m *cacheModel) Restart(t *rapid.T) {
 	m.letGo()

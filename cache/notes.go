@@ -34,9 +34,9 @@ func (c *Cache) Note(obj oss.Object) (note []byte, ok bool) {
 	if note, ok = c.notes.get(id); ok || c.ssd == nil || !c.ssd.health.Readable() {
 		return note, ok
 	}
-	note, old, err := c.ssd.index.Note(id)
+	note, old, err := c.ssd.indexer.index.Note(id)
 	if err != nil {
-		c.ssd.indexFailed(err)
+		c.ssd.indexer.failed(err)
 		return nil, false
 	}
 	if note == nil {
@@ -105,12 +105,12 @@ func (n *notes) take() map[content.Identity][]byte {
 
 // storeNotes tells the index what was noted. What it could not be told is asked
 // again one day.
-func (t *ssdTier) storeNotes() {
-	pending := t.notes.take()
+func (x *indexer) storeNotes() {
+	pending := x.notes.take()
 	if len(pending) == 0 {
 		return
 	}
-	if err := t.index.StoreNotes(pending, notesInIndex); err != nil {
-		t.indexFailed(err)
+	if err := x.index.StoreNotes(pending, notesInIndex); err != nil {
+		x.failed(err)
 	}
 }

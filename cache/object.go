@@ -49,7 +49,7 @@ type object struct {
 		hasCRC64 bool
 		checked  bool
 
-		streams []*stream
+		streams streams
 		// ahead is how many extents are heldAhead.
 		ahead  int
 		around around
@@ -130,7 +130,7 @@ func (o *object) check() error {
 	}
 	o.mu.checked = true
 	if o.mu.disk.exists {
-		o.cache.ssd.mark(o)
+		o.cache.ssd.indexer.mark(o)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (o *object) forget() (l leftovers) {
 	if !o.small() {
 		o.lives.Add(1)
 	}
-	l.file = o.blockDisk()
+	l.file = o.mu.disk.block()
 	return l
 }
 
@@ -272,6 +272,7 @@ func (t *objects) get(c *Cache, id content.Identity, obj oss.Object) *object {
 			s.table = make(map[content.Identity]*object)
 		}
 		o = &object{cache: c, oss: obj, id: id, geometry: content.Geometry{Size: obj.Size}}
+		o.mu.disk.object, o.mu.streams.object = o, o
 		o.never = c.never != nil && c.never(obj.Key)
 		s.table[id] = o
 	}

@@ -37,11 +37,11 @@ func (o *object) plan(off, n int64, observe bool) (flights []*flight) {
 		flights = append(flights, missing...)
 	}
 	if observe && !o.small() {
-		s := o.observe(off, n, stalled)
+		s := o.mu.streams.observe(off, n, stalled)
 		if len(flights) > 0 {
 			flights = append(flights, o.mu.around.missed(o, s, off)...)
 		}
-		flights = append(flights, o.extend(s)...)
+		flights = append(flights, o.mu.streams.extend(s)...)
 	}
 	return flights
 }
@@ -51,7 +51,7 @@ func (o *object) plan(off, n int64, observe bool) (flights []*flight) {
 func (o *object) planSpan(s content.Span, first bool) (flights []*flight, wait bool) {
 	seg := o.segment(s.Segment)
 	blocks := o.geometry.Blocks(s.Segment)
-	disk := o.diskReadable()
+	disk := o.mu.disk.readable()
 	if o.small() && !seg.disk.HasAll(0, blocks) {
 		// It comes whole or not at all, so that all of it can be checked.
 		s, disk = o.geometry.Whole(0), false
@@ -111,7 +111,7 @@ func (o *object) locate(off, n int64) place {
 		e.acquire()
 		return p
 	}
-	if o.diskReadable() && seg.disk.Has(block) && (!o.small() || seg.disk.HasAll(0, o.geometry.Blocks(0))) {
+	if o.mu.disk.readable() && seg.disk.Has(block) && (!o.small() || seg.disk.HasAll(0, o.geometry.Blocks(0))) {
 		on := content.Span{Segment: segment, First: block, End: seg.disk.Run(block, next)}
 		end := o.geometry.Offset(on) + o.geometry.Length(on)
 		return place{disk: true, n: min(n, end-off)}
@@ -163,7 +163,7 @@ func (o *object) took(at place) {
 		c.memory.keep(e)
 	}
 	if again {
-		c.ssd.submit(c.ctx, e, nil)
+		c.ssd.writer.submit(c.ctx, e, nil)
 	}
 }
 
@@ -239,7 +239,7 @@ func (o *object) take(ctx context.Context, at place, p []byte, off int64) error 
 		}
 		copy(p, at.bytes)
 	case at.disk:
-		if err := o.cache.ssd.read(ctx, o, p[:at.n], off); err != nil {
+		if err := o.cache.ssd.files.read(ctx, o, p[:at.n], off); err != nil {
 			return err
 		}
 	default:

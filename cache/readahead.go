@@ -68,10 +68,25 @@ type stream struct {
 	ranges int
 }
 
+// streams are the readers of one object that are told apart. Guarded by object.mu.
+type streams struct {
+	object *object // whose they are
+	list   []*stream
+}
+
+// end forgets all streams. object.mu must be held.
+func (l *streams) end() {
+	for _, s := range l.list {
+		l.setWindow(s, 0)
+	}
+	l.list = nil
+}
+
 // observe notes a read and returns its stream. o.mu must be held.
-func (o *object) observe(off, n int64, stalled bool) *stream {
+func (l *streams) observe(off, n int64, stalled bool) *stream {
+	o := l.object
 	o.cache.reads.Add(1)
-	s := o.match(off, n)
+	s := l.match(off, n)
 	s.used = o.cache.reads.Load()
 
 	low, high := min(s.low, off), max(s.high, off+n)
@@ -82,7 +97,7 @@ func (o *object) observe(off, n int64, stalled bool) *stream {
 	s.read = min(s.read+n, high-low)
 	if 2*s.read < high-low {
 		// Not a stream, or one that jumps: begin anew from here.
-		o.setWindow(s, 0)
+		l.setWindow(s, 0)
 		s.low, s.high, s.read, s.grew = off, off+n, n, 0
 		return s
 	}
@@ -93,25 +108,25 @@ func (o *object) observe(off, n int64, stalled bool) *stream {
 	switch {
 	case s.window == 0:
 		s.issued, s.size, s.ramp = s.high, firstRange, 0
-		o.setWindow(s, 2*s.read)
+		l.setWindow(s, 2*s.read)
 		s.growAt = s.high + s.window/2
 	case stalled && s.high >= s.growAt:
-		o.setWindow(s, 2*s.window)
+		l.setWindow(s, 2*s.window)
 		s.growAt = s.high + s.window/4
 	}
 	if begins {
 		s.started = true
-		o.setWindow(s, max(s.window, startWindow))
+		l.setWindow(s, max(s.window, startWindow))
 		s.growAt = s.high + s.window/2
 	}
 	return s
 }
 
 // match returns the stream that a read belongs to, made if need be.
-func (o *object) match(off, n int64) *stream {
+func (l *streams) match(off, n int64) *stream {
 	var best, oldest *stream
 	var bestGap int64
-	for _, s := range o.mu.streams {
+	for _, s := range l.list {
 		// Only the front counts: a reader that begins anew is another stream.
 		limit := int64(looseGap)
 		if s.window > 0 {
@@ -129,15 +144,15 @@ func (o *object) match(off, n int64) *stream {
 		return best
 	}
 	s := &stream{low: off, high: off + n}
-	if len(o.mu.streams) < maxStreams {
-		o.mu.streams = append(o.mu.streams, s)
+	if len(l.list) < maxStreams {
+		l.list = append(l.list, s)
 		return s
 	}
-	o.setWindow(oldest, 0)
+	l.setWindow(oldest, 0)
 	// Flights may still refer to the old one.
-	for i := range o.mu.streams {
-		if o.mu.streams[i] == oldest {
-			o.mu.streams[i] = s
+	for i := range l.list {
+		if l.list[i] == oldest {
+			l.list[i] = s
 		}
 	}
 	return s
@@ -145,7 +160,8 @@ func (o *object) match(off, n int64) *stream {
 
 // setWindow changes a stream's window within its bounds, and tells the memory
 // tier, which makes room.
-func (o *object) setWindow(s *stream, window int64) {
+func (l *streams) setWindow(s *stream, window int64) {
+	o := l.object
 	if window > 0 {
 		// A stream that began in the middle may be one record of many: it never
 		// fetches more than a multiple of what was read of it.
@@ -162,7 +178,8 @@ func (o *object) setWindow(s *stream, window int64) {
 
 // extend makes the flights that a stream needs now. o.mu must be held; the caller
 // must launch them after unlocking.
-func (o *object) extend(s *stream) (flights []*flight) {
+func (l *streams) extend(s *stream) (flights []*flight) {
+	o := l.object
 	if s.window == 0 {
 		return nil
 	}
@@ -184,7 +201,7 @@ func (o *object) extend(s *stream) (flights []*flight) {
 		for sp := range o.geometry.Spans(s.issued, stop-s.issued) {
 			cost := extentCost(o.geometry.Length(sp))
 			if !o.cache.memory.budget.try(cost, patient) {
-				o.setWindow(s, min(s.window, o.cache.memory.fairWindow()))
+				l.setWindow(s, min(s.window, o.cache.memory.fairWindow()))
 				return flights
 			}
 			f := o.newFlight(sp, forAhead)
@@ -228,7 +245,7 @@ func (o *object) gapAt(off int64) (gap, covered int64) {
 	if e != nil {
 		return 0, o.geometry.Offset(e.span) + o.geometry.Length(e.span) - off
 	}
-	if o.diskReadable() {
+	if o.mu.disk.readable() {
 		stop := seg.disk.Run(block, next)
 		if seg.disk.Has(block) {
 			return 0, start + int64(stop)*content.BlockSize - off
@@ -241,10 +258,7 @@ func (o *object) gapAt(off int64) (gap, covered int64) {
 // endStreams forgets all streams, stops what is in flight for them alone, and
 // returns the flights to be abandoned. o.mu must be held.
 func (o *object) endStreams() (idle []*flight) {
-	for _, s := range o.mu.streams {
-		o.setWindow(s, 0)
-	}
-	o.mu.streams = nil
+	o.mu.streams.end()
 	o.mu.around.next = o.mu.around.end
 	if o.mu.ahead == 0 && o.mu.around.flights == 0 {
 		return nil

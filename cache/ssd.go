@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
@@ -29,73 +28,53 @@ import (
 // holds at every moment, so that whatever the index says after a crash is there.
 // What was written and not indexed is lost with the process, no more. And nothing
 // that an earlier process wrote is returned before its checksum was compared.
+//
+// The work is that of its parts: writer fills the files, files opens, reads and checks them,
+// verifier checks whole ones ahead of need, indexer makes durable and remembers, evictor makes
+// room. What SSD has of one version is in that object's diskState, under object.mu. Of the
+// locks of the parts indexer.storing is taken before that one; indexer.dirty, and those
+// within residents, health and the writer's queue, after it.
 type ssdTier struct {
 	dir       string
 	directory *disk.Directory
 	fs        disk.FileSystem
-	index     *index.Index
 	residents *eviction.Residents
-	checked   disk.CheckedFiles
 	health    *disk.Health
-	queue     *writeQueue
 	log       *slog.Logger
 	metrics   *metrics
-	objects   *objects
 
-	size, minFreeBytes, minFreeInodes int64
-	// beside is what others keep in the directory that counts in size.
-	beside func() int64
+	files    *objectFiles
+	writer   *writeBehind
+	indexer  *indexer
+	evictor  *evictor
+	verifier *verifier
 
-	// indexing keeps what is stored and what is removed apart, so that nothing is
-	// stored of an object that is being thrown away.
-	indexing sync.Mutex
-	// dirty are the objects of which the index does not know everything.
-	dirty struct {
-		sync.Mutex
-		set map[*object]struct{}
-		// storing is how many were taken out to be stored, and are not yet.
-		storing int
-	}
-
-	notes *notes
-
-	// noDirect says that files cannot be written past the page cache.
-	noDirect atomic.Bool
-
-	evictions chan evictRequest
-	full      chan struct{} // asks the evictor to look
-	verify    chan *object
-	stop      context.CancelFunc
-	loops     sync.WaitGroup
-	writers   sync.WaitGroup
+	stop  context.CancelFunc
+	loops sync.WaitGroup
 }
 
-// openSSD opens the tier in cfg.Dir. clock is the cache's.
+// openSSD opens the tier of c in cfg.Dir.
 func openSSD(cfg Config, queueBytes int64, files disk.FileSystem, c *Cache) (*ssdTier, error) {
 	dir, err := disk.OpenDirectory(cfg.Dir)
 	if err != nil {
 		return nil, errors.Join(err, files.Close())
 	}
 	t := &ssdTier{
-		dir:           cfg.Dir,
-		directory:     dir,
-		fs:            files,
-		health:        disk.NewHealth(c.log, c.now),
-		queue:         newWriteQueue(queueBytes),
-		log:           c.log,
-		metrics:       c.metrics,
-		objects:       &c.objects,
-		size:          cfg.Size,
-		beside:        cfg.Beside,
-		minFreeBytes:  cfg.MinFreeBytes,
-		minFreeInodes: cfg.MinFreeInodes,
-		evictions:     make(chan evictRequest),
-		full:          make(chan struct{}, 1),
-		verify:        make(chan *object, 64),
-		notes:         &c.notes,
+		dir:       cfg.Dir,
+		directory: dir,
+		fs:        files,
+		health:    disk.NewHealth(c.log, c.now),
+		log:       c.log,
+		metrics:   c.metrics,
 	}
-	t.dirty.set = make(map[*object]struct{})
-	t.residents = eviction.New(t.crowded)
+	t.evictor = newEvictor(cfg, t, &c.objects)
+	t.residents = eviction.New(t.evictor.crowded)
+	t.indexer = newIndexer(t, &c.notes)
+	t.files = &objectFiles{fs: t.fs, health: t.health, log: t.log, metrics: t.metrics, discard: t.evictor.discard}
+	t.writer = newWriteBehind(t, queueBytes)
+	t.verifier = newVerifier(t.files)
+	t.evictor.residents, t.evictor.indexer, t.evictor.files = t.residents, t.indexer, t.files
+	t.indexer.files = t.files
 	if err := t.start(); err != nil {
 		return nil, errors.Join(err, files.Close(), dir.Close())
 	}
@@ -104,73 +83,34 @@ func openSSD(cfg Config, queueBytes int64, files disk.FileSystem, c *Cache) (*ss
 
 // start reads the index and starts the goroutines.
 func (t *ssdTier) start() error {
-	if err := t.openSpace(); err != nil {
+	if err := t.evictor.openSpace(); err != nil {
 		return err
 	}
 	clean, err := t.openIndex()
 	if err != nil {
 		return fmt.Errorf("open cache directory %q: %w", t.dir, err)
 	}
-	err = t.checkRoom()
+	err = t.evictor.checkRoom()
 	if errors.Is(err, ErrNoSpace) && !clean {
 		// What takes the room may be files of which the index has lost track.
-		t.sweep(context.Background())
-		err = t.checkRoom()
+		t.evictor.sweep(context.Background())
+		err = t.evictor.checkRoom()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("open cache directory %q: %w", t.dir, err), t.index.Close())
+		return errors.Join(fmt.Errorf("open cache directory %q: %w", t.dir, err), t.indexer.index.Close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	t.stop = stop
-	for range diskWriters {
-		t.writers.Go(t.runWriter)
-	}
-	t.loops.Go(func() { t.runIndexer(ctx) })
-	t.loops.Go(func() { t.runEvictor(ctx) })
-	t.loops.Go(func() { t.runVerifier(ctx) })
+	t.writer.start()
+	t.loops.Go(func() { t.indexer.run(ctx) })
+	t.loops.Go(func() { t.evictor.run(ctx) })
+	t.loops.Go(func() { t.verifier.run(ctx) })
 	t.loops.Go(func() { t.runProbe(ctx) })
 	if !clean {
-		t.loops.Go(func() { t.sweep(ctx) })
+		t.loops.Go(func() { t.evictor.sweep(ctx) })
 	}
 	return nil
 }
-
-// openSpace fills in what depends on the size of the file system.
-func (t *ssdTier) openSpace() error {
-	space, err := t.fs.Space()
-	if err != nil {
-		return fmt.Errorf("look at the file system of %q: %w", t.dir, err)
-	}
-	if t.minFreeBytes == 0 {
-		t.minFreeBytes = space.Bytes / 10
-	}
-	if t.minFreeInodes == 0 {
-		t.minFreeInodes = space.Inodes / 10
-	}
-	if t.size == 0 {
-		t.size = unlimited
-	}
-	if t.beside == nil {
-		t.beside = func() int64 { return 0 }
-	}
-	return nil
-}
-
-// checkRoom refuses a file system on which nothing could be kept.
-func (t *ssdTier) checkRoom() error {
-	space, err := t.fs.Space()
-	if err != nil {
-		return err
-	}
-	t.updateLimit(space, 0)
-	if objects, _, limit := t.residents.Usage(); objects == 0 && limit < minSSD {
-		return fmt.Errorf("%d bytes are free of which %d must stay so: %w", space.FreeBytes, t.minFreeBytes, ErrNoSpace)
-	}
-	return nil
-}
-
-// minSSD is the least room with which an SSD tier makes sense.
-const minSSD = 4 << 20
 
 // openIndex opens the index, or a new one if it is damaged, and learns from it
 // what there is. clean says that the files are just those.
@@ -184,7 +124,6 @@ func (t *ssdTier) openIndex() (clean bool, err error) {
 	if err := os.Remove(filepath.Join(t.dir, index.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	t.residents = eviction.New(t.crowded)
 	return t.loadIndex()
 }
 
@@ -217,7 +156,7 @@ func (t *ssdTier) loadIndex() (clean bool, err error) {
 		return false, err
 	}
 	t.residents.Restore(found, released)
-	t.index = ix
+	t.indexer.index = ix
 	return clean, nil
 }
 
@@ -227,38 +166,23 @@ func (t *ssdTier) drain() error {
 	if t == nil {
 		return nil
 	}
-	t.queue.close()
-	t.writers.Wait()
+	t.writer.drain()
 	t.stop()
 	t.loops.Wait()
-	t.dropVerify()
-	err := t.commit()
-	t.storeNotes()
+	t.verifier.drop()
+	err := t.indexer.commit()
+	t.indexer.storeNotes()
 	if err == nil {
-		err = t.index.StoreUses(t.residents.TakeUses())
+		err = t.indexer.index.StoreUses(t.residents.TakeUses())
 	}
-	if err == nil && len(t.dirty.set) == 0 {
-		err = t.index.SetClean()
+	if err == nil && t.indexer.unindexed() == 0 {
+		err = t.indexer.index.SetClean()
 	}
-	t.releaseDirty()
+	t.indexer.release()
 	if err != nil {
 		err = fmt.Errorf("store cache index in %q: %w", t.dir, err)
 	}
-	return errors.Join(err, t.index.Close(), t.fs.Close(), t.directory.Close())
-}
-
-// accepts tells whether the blocks of o that have come may be submitted, and
-// counts them as about to be. o.mu must be held.
-func (t *ssdTier) accepts(o *object) bool {
-	if t == nil || o.never || !t.health.Writable() {
-		return false
-	}
-	d := &o.mu.disk
-	if !d.loaded || d.blocked {
-		return false
-	}
-	d.writing++
-	return true
+	return errors.Join(err, t.indexer.index.Close(), t.fs.Close(), t.directory.Close())
 }
 
 // load asks the index what SSD holds of o, once.
@@ -277,7 +201,7 @@ func (t *ssdTier) load(o *object) {
 	var segments map[int]*index.Segment
 	if state == eviction.Present {
 		var err error
-		record, segments, err = t.index.Load(o.id)
+		record, segments, err = t.indexer.index.Load(o.id)
 		if err == nil && record != nil && !record.Describes(o.oss) {
 			err = index.ErrRecord
 		}
@@ -287,7 +211,7 @@ func (t *ssdTier) load(o *object) {
 			return
 		}
 		if err != nil {
-			t.indexFailed(err)
+			t.indexer.failed(err)
 			return
 		}
 	}
@@ -297,14 +221,14 @@ func (t *ssdTier) load(o *object) {
 		d.loaded = true
 		o.diskLoaded.Store(true)
 		if record != nil {
-			o.restore(*record, segments)
+			o.mu.disk.restore(*record, segments)
 		}
 	}
 }
 
 // restore takes over what the index says. o.mu must be held.
-func (o *object) restore(r index.Object, segments map[int]*index.Segment) {
-	d := &o.mu.disk
+func (d *diskState) restore(r index.Object, segments map[int]*index.Segment) {
+	o := d.object
 	d.exists, d.indexed = true, r
 	if !o.mu.hasCRC64 {
 		o.mu.hasCRC64, o.mu.crc64 = r.HasCRC64, r.CRC64
@@ -332,17 +256,7 @@ func (o *object) restore(r index.Object, segments map[int]*index.Segment) {
 		}
 		d.blocks += int64(seg.disk.Count())
 	}
-	o.recallChecked()
-}
-
-// indexFailed notes that the index could not be read or written.
-func (t *ssdTier) indexFailed(err error) {
-	if errors.Is(err, index.ErrUnusable) {
-		t.metrics.damaged.Add(1)
-		t.health.IndexFailed(err)
-		return
-	}
-	t.health.WriteFailed(err)
+	d.recallChecked()
 }
 
 // wholeFile returns the file of o, with a reference, if every block of it is there
@@ -353,22 +267,22 @@ func (t *ssdTier) wholeFile(o *object) *disk.File {
 	}
 	t.load(o)
 	o.mu.Lock()
-	whole := o.wholeOnDisk() && t.health.Readable()
-	trusted := o.wholeChecked()
+	whole := o.mu.disk.whole() && t.health.Readable()
+	trusted := o.mu.disk.wholeChecked()
 	if whole && !trusted {
-		t.startVerify(o)
+		t.verifier.start(o)
 	}
 	o.mu.Unlock()
 	if !whole || !trusted {
 		return nil
 	}
-	f, err := t.open(o, false)
+	f, err := t.files.open(o, false)
 	if err != nil {
-		_ = t.readError(o, err) // the caller reads through the daemon then
+		_ = t.files.readError(o, err) // the caller reads through the daemon then
 		return nil
 	}
 	o.mu.Lock()
-	still := o.wholeOnDisk() && o.mu.disk.trusted == o.mu.disk.blocks && f.Inode == o.mu.disk.inode
+	still := o.mu.disk.whole() && o.mu.disk.trusted == o.mu.disk.blocks && f.Inode == o.mu.disk.inode
 	o.mu.Unlock()
 	if !still || f.OSFile() == nil {
 		f.Release()
@@ -434,4 +348,43 @@ func (t *ssdTier) probe() error {
 		err = disk.ErrDamaged
 	}
 	return errors.Join(err, f.Close(), t.fs.Remove(disk.ProbeName))
+}
+
+// What follows forwards to the parts, for those who do not know whether there is a tier.
+
+// accepts tells whether the blocks of o that have come may be submitted, and
+// counts them as about to be. o.mu must be held.
+func (t *ssdTier) accepts(o *object) bool { return t != nil && t.writer.accepts(o) }
+
+// wants tells whether e, which is in memory, should be written and is not about to
+// be; if so it counts it as accepts does. o.mu must be held.
+func (t *ssdTier) wants(o *object, e *extent) bool { return t != nil && t.writer.wants(o, e) }
+
+// shed drops what waits to be written; see [writeBehind.shed].
+func (t *ssdTier) shed(urgentBytes int64, pressed bool) {
+	if t != nil {
+		t.writer.shed(urgentBytes, pressed)
+	}
+}
+
+// makeRoom frees bytes, whatever is wanted, and returns how many it freed.
+func (t *ssdTier) makeRoom(ctx context.Context, bytes int64) int64 {
+	if t == nil || bytes <= 0 {
+		return 0
+	}
+	return t.evictor.makeRoom(ctx, bytes)
+}
+
+// discard throws away what SSD has of o.
+func (t *ssdTier) discard(o *object) {
+	if t != nil {
+		t.evictor.discard(o)
+	}
+}
+
+// dropEmpty removes an object that has room and nothing to fill it with.
+func (t *ssdTier) dropEmpty(o *object) {
+	if t != nil {
+		t.evictor.dropEmpty(o)
+	}
 }

@@ -484,7 +484,7 @@ func TestFilesThatACrashLeftAreRemoved(t *testing.T) {
 	for _, obj := range []oss.Object{known, unknown} {
 		if obj == unknown {
 			flush(t, c)
-			c.ssd.indexing.Lock() // the index learns nothing of the second
+			c.ssd.indexer.storing.Lock() // the index learns nothing of the second
 		}
 		h, err := c.Open(obj)
 		if err != nil {
@@ -497,7 +497,7 @@ func TestFilesThatACrashLeftAreRemoved(t *testing.T) {
 	}
 	go func(tier *ssdTier, closing <-chan struct{}) {
 		<-closing
-		tier.indexing.Unlock()
+		tier.indexer.storing.Unlock()
 	}(c.ssd, c.ctx.Done())
 	c.ssd.health.IndexFailed(index.ErrUnusable) // nor does it when the cache ends
 	c.crash(t)
@@ -730,13 +730,13 @@ func TestContentThatWasThrownAwayIsNotWritten(t *testing.T) {
 	again := openObject(t, c, obj)
 	c.ssd.load(o)
 	waiting.buf.bytes[0] ^= 1 // as it was when it was found wrong
-	if err := c.ssd.write(writeJob{extent: waiting}); !errors.Is(err, errBusy) {
+	if err := c.ssd.writer.write(writeJob{extent: waiting}); !errors.Is(err, errBusy) {
 		t.Errorf("written: %v", err)
 	}
 	if r := c.Residency(obj); r.SSD != 0 {
 		t.Errorf("SSD has %d bytes of it", r.SSD)
 	}
-	c.ssd.written(writeJob{extent: waiting}, errBusy)
+	c.ssd.writer.written(writeJob{extent: waiting}, errBusy)
 	waitUntil(t, "it is whole again", func() bool {
 		checkRead(t, s, again, 0, 3<<20)
 		return c.Residency(obj).Whole

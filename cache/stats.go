@@ -122,16 +122,13 @@ func (t *ssdTier) stats() *SSDStats {
 	}
 	objects, used, limit := t.residents.Usage()
 	state, lastError, at := t.health.Report()
-	t.dirty.Lock()
-	unindexed := len(t.dirty.set) + t.dirty.storing
-	t.dirty.Unlock()
 	m := t.metrics
 	return &SSDStats{
 		Dir: t.dir, Limit: limit, Used: used, Objects: objects,
 		State: state.String(), LastError: lastError, LastErrorTime: at,
-		Queued: t.queue.waiting(), Written: m.writtenBytes.Load(),
+		Queued: t.writer.queue.waiting(), Written: m.writtenBytes.Load(),
 		DroppedWrites: m.dropped.Load(), DroppedBytes: m.droppedBytes.Load(),
 		Evicted: m.evicted.Load(), EvictedBytes: m.evictedBytes.Load(),
-		Damaged: m.damaged.Load(), Unindexed: unindexed,
+		Damaged: m.damaged.Load(), Unindexed: t.indexer.unindexed(),
 	}
 }

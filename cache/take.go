@@ -116,14 +116,8 @@ func (t *ssdTier) give(ctx context.Context, o *object, dst string) (given bool, 
 		o.notify()
 		o.mu.Unlock()
 	}()
-	t.checked.Remove(o.id)
-	t.indexing.Lock()
-	err = t.index.Remove([]content.Identity{o.id})
-	t.indexing.Unlock()
-	if err != nil {
-		// A record without a file is noticed when it is read.
-		t.indexFailed(err)
-	}
+	t.files.checked.Remove(o.id)
+	t.indexer.remove([]content.Identity{o.id})
 	if err := t.fs.MoveOut(disk.FileName(o.id), dst); err != nil {
 		t.health.WriteFailed(err)
 		return false, errors.Join(err, t.fs.Remove(disk.FileName(o.id)))
@@ -143,12 +137,12 @@ func (t *ssdTier) sameFileSystem(path string) bool {
 func (t *ssdTier) checkAll(ctx context.Context, o *object) bool {
 	for range maxAttempts {
 		o.mu.Lock()
-		whole, checked := o.wholeOnDisk(), o.wholeChecked()
+		whole, checked := o.mu.disk.whole(), o.mu.disk.wholeChecked()
 		o.mu.Unlock()
 		if !whole || checked {
 			return whole
 		}
-		t.verifyObject(ctx, o, make([]byte, content.SmallObject))
+		t.verifier.check(ctx, o, make([]byte, content.SmallObject))
 	}
 	return false
 }
@@ -165,14 +159,14 @@ func (t *ssdTier) withdraw(ctx context.Context, o *object) (*eviction.Resident, 
 			return nil, nil, err
 		}
 	}
-	if !o.wholeOnDisk() || !o.wholeChecked() {
+	if !o.mu.disk.whole() || !o.mu.disk.wholeChecked() {
 		return nil, nil, nil
 	}
 	r := t.residents.Take(o.id)
 	if r == nil {
 		return nil, nil, nil // it is being evicted, or others take it
 	}
-	file := o.blockDisk()
+	file := o.mu.disk.block()
 	if file != nil {
 		file.Given.Store(true)
 	}

@@ -296,7 +296,7 @@ func TestAdoptedFilesSurviveACrash(t *testing.T) {
 				t.Fatalf("seed %d: %v, %v", seed, ok, err)
 			}
 			if rng.IntN(4) == 0 {
-				if err := c.ssd.commit(); err != nil {
+				if err := c.ssd.indexer.commit(); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -6,63 +6,73 @@ import (
 	"github.com/pailfs/pailfs/cache/internal/content"
 )
 
-// startVerify has all blocks of a whole object checked soon, so that its file can
+// verifier checks whole objects whose blocks an earlier process wrote.
+type verifier struct {
+	files *objectFiles
+	queue chan *object
+}
+
+func newVerifier(files *objectFiles) *verifier {
+	return &verifier{files: files, queue: make(chan *object, 64)}
+}
+
+// start has all blocks of a whole object checked soon, so that its file can
 // be handed out. o.mu must be held.
-func (t *ssdTier) startVerify(o *object) {
+func (v *verifier) start(o *object) {
 	if o.mu.disk.verifying {
 		return
 	}
 	select {
-	case t.verify <- o:
+	case v.queue <- o:
 		o.mu.disk.verifying = true
 		o.acquire()
 	default: // enough to do; it is asked for again at the next open
 	}
 }
 
-// runVerifier checks one object after the other.
-func (t *ssdTier) runVerifier(ctx context.Context) {
+// run checks one object after the other.
+func (v *verifier) run(ctx context.Context) {
 	buf := make([]byte, content.SmallObject)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case o := <-t.verify:
-			t.verifyObject(ctx, o, buf)
-			t.verified(o)
+		case o := <-v.queue:
+			v.check(ctx, o, buf)
+			v.done(o)
 		}
 	}
 }
 
-// verifyObject reads every block once, which checks it, also if the file is closed
+// check reads every block once, which checks it, also if the file is closed
 // meanwhile: who opened it once may do so again. It stops at the first that is not
 // good: the object is not whole then.
-func (t *ssdTier) verifyObject(ctx context.Context, o *object, buf []byte) {
+func (v *verifier) check(ctx context.Context, o *object, buf []byte) {
 	for off := int64(0); off < o.geometry.Size; off += int64(len(buf)) {
 		o.mu.Lock()
-		still := o.wholeOnDisk()
+		still := o.mu.disk.whole()
 		o.mu.Unlock()
 		n := min(int64(len(buf)), o.geometry.Size-off)
-		if !still || t.read(ctx, o, buf[:n], off) != nil {
+		if !still || v.files.read(ctx, o, buf[:n], off) != nil {
 			return
 		}
 	}
 }
 
-func (t *ssdTier) verified(o *object) {
+func (v *verifier) done(o *object) {
 	o.mu.Lock()
 	o.mu.disk.verifying = false
-	o.rememberChecked()
+	o.mu.disk.rememberChecked()
 	o.mu.Unlock()
 	o.release()
 }
 
-// dropVerify lets go of objects that wait to be verified, at the end.
-func (t *ssdTier) dropVerify() {
+// drop lets go of objects that wait to be verified, at the end.
+func (v *verifier) drop() {
 	for {
 		select {
-		case o := <-t.verify:
-			t.verified(o)
+		case o := <-v.queue:
+			v.done(o)
 		default:
 			return
 		}
