@@ -71,11 +71,11 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 		return m.reject(Errorf(CodeRefused, "user %d may not call %s: only root and user %d may",
 			caller.UID, req.Method, m.cfg.OwnerUID))
 	}
-	c, callCtx, refusal := m.admit(caller, req.Method, size)
+	c, callCtx, refusal := m.admit(ctx, caller, req.Method, size)
 	if presumed && errors.Is(refusal, &Error{Code: CodeOverQuota}) {
 		presumed = false
 		if caller = m.known(caller); !caller.Guest {
-			c, callCtx, refusal = m.admit(caller, req.Method, size)
+			c, callCtx, refusal = m.admit(ctx, caller, req.Method, size)
 		}
 	}
 	if refusal != nil {
@@ -159,9 +159,10 @@ func (m *Mux) find(caller Caller, id cursor) *call {
 }
 
 // admit makes a call if the limits allow one more, whose parameters take size. Its method
-// must be run, and m.handlers.Done called and size given back after it; it is attended once
-// already.
-func (m *Mux) admit(caller Caller, method string, size int64) (*call, context.Context, error) {
+// must be run with the context that is returned, and m.handlers.Done called and size given back
+// after it; it is attended once already. The method may outlive the ioctl: its context does not
+// end with ctx, but when the call is forgotten or the mux is closed.
+func (m *Mux) admit(ctx context.Context, caller Caller, method string, size int64) (*call, context.Context, error) {
 	c := &call{
 		cursor:    m.newCursor(),
 		caller:    caller,
@@ -186,8 +187,7 @@ func (m *Mux) admit(caller Caller, method string, size int64) (*call, context.Co
 	m.mu.calls[c.cursor] = c
 	m.holdLocked(caller.Handle)
 	m.handlers.Add(1)
-	var ctx context.Context
-	ctx, c.cancel = context.WithCancel(m.root)
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return c, ctx, nil
 }
 

@@ -108,9 +108,6 @@ type Mux struct {
 	methods map[string]method
 	serving atomic.Bool
 
-	// root ends when the mux is closed; every method's context derives from it.
-	root     context.Context
-	stop     context.CancelFunc
 	handlers sync.WaitGroup
 	// newCursor returns a cursor that nobody can guess.
 	newCursor func() cursor
@@ -167,7 +164,6 @@ func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
 		newCursor: randomCursor,
 		released:  func(uint64) {},
 	}
-	m.root, m.stop = context.WithCancel(context.Background())
 	m.mu.calls = make(map[cursor]*call)
 	m.mu.held = make(map[uint64]hold)
 	Handle(m, "hello", Anyone, m.hello)
@@ -322,8 +318,10 @@ func (m *Mux) unholdLocked(handle uint64) (released bool) {
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	m.mu.closed = true
+	for _, c := range m.mu.calls { // those that were forgotten are cancelled already
+		c.cancel()
+	}
 	m.mu.Unlock()
-	m.stop()
 	m.handlers.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
