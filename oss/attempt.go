@@ -38,7 +38,7 @@ const stallStep = 16 << 10
 func (c *Client) begin(ctx context.Context, r *retrying) (*attempt, error) {
 	a := &attempt{client: c, parent: ctx, began: time.Now(), stall: r.stall(), deadline: r.deadline}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	if !c.running.add(a) {
+	if !c.inflight.add(a) {
 		a.cancel(limiter.ErrClosed)
 		return nil, limiter.ErrClosed
 	}
@@ -89,7 +89,7 @@ func (a *attempt) took(n int) {
 func (a *attempt) end() {
 	a.timer.Stop()
 	a.cancel(nil)
-	a.client.running.remove(a)
+	a.client.inflight.remove(a)
 }
 
 // cause returns why the context was ended, nil if it was not.

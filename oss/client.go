@@ -28,10 +28,10 @@ type Client struct {
 	conn  *sdk.Conn
 	reads *readSigner
 
-	latency [numLatencyKinds]latencyEstimate
-	hedging hedgeBudget
-	running runningSet
-	access  *accessWatch
+	latency  [numLatencyKinds]latencyEstimate
+	hedging  hedgeBudget
+	inflight inflightSet
+	access   *accessWatch
 	// closing is closed by Close, which also calls endLife.
 	closing <-chan struct{}
 	endLife context.CancelFunc
@@ -40,7 +40,7 @@ type Client struct {
 }
 
 // Open returns a client after checking cfg; it makes no request, for which see
-// [Client.Check]. shared limits the requests of all that use the same service; nil
+// [Client.Preflight]. shared limits the requests of all that use the same service; nil
 // means a limiter of its own. reg and log may be nil. The client must be closed.
 func Open(cfg Config, shared *limiter.Limiter, reg prometheus.Registerer, log *slog.Logger) (*Client, error) {
 	c, err := open(cfg, shared, reg, log)
@@ -143,7 +143,7 @@ func (k sdkKeys) GetSecurityToken() string { return k.Token.Reveal() }
 // fail with [ErrUnavailable]. It does not close the credentials.
 func (c *Client) Close() error {
 	c.endLife()
-	c.running.close()
+	c.inflight.close()
 	c.transport.CloseIdleConnections()
 	return nil
 }

@@ -91,7 +91,7 @@ func TestContractOnARealBucket(t *testing.T) {
 		cfg.Credentials = source
 	}
 	c := openClient(t, cfg)
-	if _, err := c.Check(t.Context(), "osstest/"); err != nil {
+	if _, err := c.Preflight(t.Context(), "osstest/"); err != nil {
 		t.Fatal(err)
 	}
 	osstest.Run(t, func(*testing.T) oss.Bucket { return c.As(oss.Demand) })

@@ -177,7 +177,7 @@ func TestServersEchoOfASecretIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, checked := c.Check(t.Context(), "")
+	_, checked := c.Preflight(t.Context(), "")
 	for _, err := range []error{checked, (&bubble{T: t, client: c}).readSome(t.Context(), Demand)} {
 		if err == nil || strings.Contains(err.Error(), testToken) || strings.Contains(err.Error(), testSecret) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("error is %v", err)

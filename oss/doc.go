@@ -7,9 +7,9 @@
 //	view        what is asked, and in which class: validates, makes one request of it
 //	retrying    repeats it until it succeeds, fails for good, or the class's deadline comes
 //	limiter     whose turn it is, and how many requests the service bears
-//	race        sends a late demand read a second time
+//	hedge       sends a late demand read a second time
 //	attempt     one request on the wire, with clocks for its first byte and its body
-//	readSigner signs ranged GETs and HEADs; the vendor's SDK signs and frames the rest
+//	readSigner  signs ranged GETs and HEADs; the vendor's SDK signs and frames the rest
 //	transport   HTTP/1.1 over kept connections
 //
 // An answer comes back up as bytes in the caller's own buffer, or as an error

@@ -52,11 +52,11 @@ func (c *Client) hedgeDelay() time.Duration {
 	return max(p95, c.timing.hedgeFloor)
 }
 
-// race is a ranged GET that may be sent twice. The first request runs in the
-// caller's goroutine; once the race is started, a timer sends the second. Whichever
+// hedge is a ranged GET that may be sent twice. The first request runs in the
+// caller's goroutine; once the hedge is started, a timer sends the second. Whichever
 // answers first is read; the other is cancelled before anything of its body is read, so
 // the caller's buffer has one writer, the caller.
-type race struct {
+type hedge struct {
 	reader *rangeReader
 	first  *getAttempt
 	// due is when the first answer is late.
@@ -77,25 +77,25 @@ type race struct {
 	done chan struct{}
 }
 
-// Promoted starts the race of a request that nobody waited for before.
-func (h *race) Promoted() {
+// Promoted starts the hedge of a request that nobody waited for before.
+func (h *hedge) Promoted() {
 	h.reader.view.client.hedging.earn()
 	h.start()
 }
 
 // start allows the second request, because somebody waits for the answer. It may be
 // called from any goroutine, once.
-func (h *race) start() {
+func (h *hedge) start() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.mu.decided {
-		h.mu.timer = time.AfterFunc(time.Until(h.due), h.hedge)
+		h.mu.timer = time.AfterFunc(time.Until(h.due), h.sendSecond)
 	}
 }
 
 // run sends the first request and returns the attempt whose answer is to be
 // read. The caller must finish it.
-func (h *race) run() (*getAttempt, *failure) {
+func (h *hedge) run() (*getAttempt, *failure) {
 	f := h.first.open()
 	h.mu.Lock()
 	if h.mu.timer != nil {
@@ -140,8 +140,8 @@ func (h *race) run() (*getAttempt, *failure) {
 	return second, nil
 }
 
-// hedge sends the second request. It is the timer's function.
-func (h *race) hedge() {
+// sendSecond sends the second request. It is the timer's function.
+func (h *hedge) sendSecond() {
 	c := h.reader.view.client
 	h.mu.Lock()
 	if h.mu.decided {
@@ -159,12 +159,12 @@ func (h *race) hedge() {
 		h.mu.Unlock()
 		return
 	}
-	if !c.running.goBackground() {
+	if !c.inflight.goBackground() {
 		h.mu.Unlock()
 		second.finish(nil)
 		return
 	}
-	defer c.running.background.Done()
+	defer c.inflight.background.Done()
 	h.mu.second = second
 	h.mu.Unlock()
 

@@ -126,7 +126,7 @@ func TestHedgeCarriesOnWhenTheFirstFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(b.requests()) - warmReads; n != 2 {
-			t.Errorf("%d requests, want the two that raced", n)
+			t.Errorf("%d requests, want the two that were hedged", n)
 		}
 	})
 }
@@ -149,7 +149,7 @@ func TestBothFailingIsOneFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(b.requests()) - warmReads; n != 3 {
-			t.Errorf("%d requests, want two that raced and one more", n)
+			t.Errorf("%d requests, want two that were hedged and one more", n)
 		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/pailfs/pailfs/oss/limiter"
 )
 
-// runningSet knows the requests on the wire, so that Close can end them.
-type runningSet struct {
+// inflightSet knows the requests in flight, so that Close can end them.
+type inflightSet struct {
 	mu struct {
 		sync.Mutex
 		closed   bool
@@ -18,7 +18,7 @@ type runningSet struct {
 }
 
 // add returns false after close.
-func (r *runningSet) add(a *attempt) bool {
+func (r *inflightSet) add(a *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.closed {
@@ -31,7 +31,7 @@ func (r *runningSet) add(a *attempt) bool {
 	return true
 }
 
-func (r *runningSet) remove(a *attempt) {
+func (r *inflightSet) remove(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.attempts, a)
@@ -39,7 +39,7 @@ func (r *runningSet) remove(a *attempt) {
 
 // goBackground counts a goroutine that close waits for; it returns false after
 // close.
-func (r *runningSet) goBackground() bool {
+func (r *inflightSet) goBackground() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.closed {
@@ -50,7 +50,7 @@ func (r *runningSet) goBackground() bool {
 }
 
 // close ends all requests and waits for what runs in the background.
-func (r *runningSet) close() {
+func (r *inflightSet) close() {
 	r.mu.Lock()
 	r.mu.closed = true
 	for a := range r.mu.attempts {

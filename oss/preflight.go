@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// checkTime bounds a check: somebody waits for it.
-	checkTime = 10 * time.Second
-	// checkKeys is how many keys it asks for: they say what kind of files there are, and
+	// preflightTime bounds a preflight: somebody waits for it.
+	preflightTime = 10 * time.Second
+	// preflightKeys is how many keys it asks for: they say what kind of files there are, and
 	// one request takes no longer for them.
-	checkKeys = 100
+	preflightKeys = 100
 	// skewAllowed is by how much a client's clock may differ, by OSS's rules.
 	skewAllowed = 15 * time.Minute
 )
 
-// Check makes one cheap request, a listing of the first keys under prefix, that
+// Preflight makes one cheap request, a listing of the first keys under prefix, that
 // proves endpoint, bucket, region, credentials and clock. It returns the objects of
 // these keys, a hundred at most. Its error says in one line which of them is wrong and
 // what to do. A failure that may pass is repeated for some seconds.
-func (c *Client) Check(ctx context.Context, prefix string) (first []ListedObject, err error) {
+func (c *Client) Preflight(ctx context.Context, prefix string) (first []ListedObject, err error) {
 	v := &view{client: c, class: Demand}
 	r := v.retrying(opList, prefix, 0)
-	r.deadline = time.Now().Add(checkTime)
+	r.deadline = time.Now().Add(preflightTime)
 	const tries = 3
 	for n := 1; ; n++ {
-		page, f := v.listOnce(ctx, r, ListRequest{Prefix: prefix, MaxKeys: checkKeys})
+		page, f := v.listOnce(ctx, r, ListRequest{Prefix: prefix, MaxKeys: preflightKeys})
 		if f == nil {
 			return page.Objects, nil
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/pailfs/pailfs/oss/ossemu/ossemutest"
 )
 
-func TestCheckNamesWhatIsWrong(t *testing.T) {
+func TestPreflightNamesWhatIsWrong(t *testing.T) {
 	e := ossemutest.Start(t, ossemu.Config{Region: "cn-hangzhou"})
 	late := ossemutest.Start(t, ossemu.Config{Now: func() time.Time { return time.Now().Add(20 * time.Minute) }})
 	tokens := ossemutest.Start(t, ossemu.Config{Credentials: []ossemu.Credential{
@@ -91,7 +91,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			cfg := emulatorConfig(t, e)
 			test.change(&cfg)
-			_, err := openClient(t, cfg).Check(t.Context(), "data/")
+			_, err := openClient(t, cfg).Preflight(t.Context(), "data/")
 			if err == nil {
 				t.Fatal("the check succeeded")
 			}
@@ -109,7 +109,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestCheckAcceptsWhatWorks(t *testing.T) {
+func TestPreflightAcceptsWhatWorks(t *testing.T) {
 	e := ossemutest.Start(t, ossemu.Config{Region: "cn-hangzhou", Credentials: []ossemu.Credential{
 		{AccessKeyID: "id", AccessKeySecret: "secret"},
 		{AccessKeyID: "STS.id", AccessKeySecret: "sts-secret", SecurityToken: "token", Expires: time.Now().Add(time.Hour)},
@@ -148,7 +148,7 @@ func TestCheckAcceptsWhatWorks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := emulatorConfig(t, e)
 			change(&cfg)
-			if _, err := openClient(t, cfg).Check(t.Context(), "data/"); err != nil {
+			if _, err := openClient(t, cfg).Preflight(t.Context(), "data/"); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -159,21 +159,21 @@ func TestCheckAcceptsWhatWorks(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections() //nolint:forcetypeassert // it is one
 }
 
-func TestCheckHonoursItsContext(t *testing.T) {
+func TestPreflightHonoursItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := openClient(t, oss.Config{Endpoint: "http://127.0.0.1:1", Bucket: "bucket"})
-	if _, err := c.Check(ctx, ""); !errors.Is(err, context.Canceled) {
+	if _, err := c.Preflight(ctx, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("Check of a cancelled context: %v", err)
 	}
 }
 
-func TestCheckTellsWhetherThereIsAnything(t *testing.T) {
+func TestPreflightTellsWhetherThereIsAnything(t *testing.T) {
 	e := ossemutest.Start(t, ossemu.Config{})
 	e.Put("data/file", []byte("x"))
 	c := openClient(t, emulatorConfig(t, e))
 	for prefix, want := range map[string]bool{"": true, "data/": true, "date/": false} {
-		first, err := c.Check(t.Context(), prefix)
+		first, err := c.Preflight(t.Context(), prefix)
 		if err != nil || (len(first) == 1 && first[0].Size == 1) != want {
 			t.Errorf("prefix %q: %v, %v; want the object: %t", prefix, first, err, want)
 		}

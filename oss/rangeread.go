@@ -87,7 +87,7 @@ func (r *rangeReader) once() *failure {
 		c.hedging.earn()
 	}
 	if delay > 0 && (class == Demand || promotion != nil) {
-		h := &race{reader: r, first: a, due: time.Now().Add(delay), done: make(chan struct{})}
+		h := &hedge{reader: r, first: a, due: time.Now().Add(delay), done: make(chan struct{})}
 		if class == Demand {
 			h.start()
 		} else {

@@ -347,7 +347,7 @@ func TestCheckNamesASilentServerSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, func(_ http.ResponseWriter, r *http.Request, _ int) { hang(r) })
 		began := time.Now()
-		_, err := b.client.Check(t.Context(), "")
+		_, err := b.client.Preflight(t.Context(), "")
 		if err == nil || !strings.Contains(err.Error(), "does not answer") || time.Since(began) > 11*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}

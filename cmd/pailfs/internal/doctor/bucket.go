@@ -43,7 +43,7 @@ func (b bucket) checks(ctx context.Context, p command.Program) []check {
 	if err != nil {
 		return append(checks, right{name: "list", err: err})
 	}
-	first, err := client.Check(ctx, b.at.Prefix)
+	first, err := client.Preflight(ctx, b.at.Prefix)
 	list := right{name: "list", err: err}
 	if len(first) > 0 {
 		list.on = b.at.String()

@@ -57,7 +57,7 @@ func (d *Daemon) openStore(ctx context.Context) error {
 	patience := time.Duration(c.StartTimeout)
 	checkCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	first, err := d.store.client.Check(checkCtx, d.Source.Prefix)
+	first, err := d.store.client.Preflight(checkCtx, d.Source.Prefix)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return fmt.Errorf("%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout",

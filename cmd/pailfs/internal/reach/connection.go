@@ -64,7 +64,7 @@ func (c *Connection) Bucket(ctx context.Context, name, prefix string) (oss.Bucke
 	}
 	checking, cancel := context.WithTimeout(ctx, time.Duration(c.Settings.StartTimeout))
 	defer cancel()
-	if _, err := client.Check(checking, prefix); err != nil {
+	if _, err := client.Preflight(checking, prefix); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return nil, fmt.Errorf("oss://%s at %s did not answer within %s: check the endpoint and the network, or raise --start-timeout",
 				name, c.Settings.Endpoint, c.Settings.StartTimeout)
