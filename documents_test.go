@@ -145,6 +145,61 @@ func TestWhatDocumentsNameIsThere(t *testing.T) {
 	}
 }
 
+// TestWhatCommentsNameIsThere looks for the source files and documents that comments of Go files
+// name, as documents do: from the root, from beside them, or somewhere below.
+func TestWhatCommentsNameIsThere(t *testing.T) {
+	r := open(t)
+	named := 0
+	for _, name := range r.files {
+		if !strings.HasSuffix(name, ".go") || strings.Contains(name, "/testdata/") {
+			continue
+		}
+		for _, file := range filesInComments(t, name, read(t, name)) {
+			named++
+			if !r.has(path.Dir(name), file) {
+				t.Errorf("a comment of %s names %s, which is not there", name, file)
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("comments name %d files", named)
+	}
+}
+
+// TestWhatACommentNamesIsFound: the test above looks at comments, and at nothing else.
+func TestWhatACommentNamesIsFound(t *testing.T) {
+	const source = `// Package p is cut in gone.go.
+package p
+
+const name = "here.go" // see fs/GONE.md
+
+/* as old_test.go has it */
+`
+	got := filesInComments(t, "p/p.go", source)
+	if want := []string{"gone.go", "fs/GONE.md", "old_test.go"}; !slices.Equal(got, want) {
+		t.Errorf("comments name %q, want %q", got, want)
+	}
+}
+
+// filesInComments returns the source files and documents that the comments of a Go file name.
+func filesInComments(t *testing.T, name, source string) (files []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			for _, m := range sourceFile.FindAllStringSubmatch(comment.Text, -1) {
+				if !slices.Contains(files, m[1]) {
+					files = append(files, m[1])
+				}
+			}
+		}
+	}
+	return files
+}
+
 // TestWhatIsNotThereIsFound: the test above would say so.
 func TestWhatIsNotThereIsFound(t *testing.T) {
 	r := open(t)

@@ -37,7 +37,7 @@ func writeSynced(t *testing.T, path, content string) {
 }
 
 // loseOnDisk writes to the journal of a daemon that is dead that the disk did not take the first
-// commit of a staged file, as the daemon does where an fsync fails; see JOURNAL.md.
+// commit of a staged file, as the daemon does where an fsync fails; see fs/writeback/JOURNAL.md.
 func loseOnDisk(t *testing.T, cacheDir, stagedName string) {
 	t.Helper()
 	id, err := strconv.ParseUint(stagedName, 16, 64)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The order in which objects appear, as SEMANTICS.md promises it, in a model that knows nothing of
+// The order in which objects appear, as fs/SEMANTICS.md promises it, in a model that knows nothing of
 // how it is kept: it is told what programs do and what the bucket becomes, and says whether that is
 // allowed.
 
@@ -241,7 +241,7 @@ type orderExcuse struct {
 }
 
 var orderExcuses = []orderExcuse{
-	// SEMANTICS.md: not where it is moved away or removed.
+	// fs/SEMANTICS.md: not where it is moved away or removed.
 	{"moved away or removed", func(o *orderOracle, _, q change, _ int) bool {
 		return q.number != 0 && slices.ContainsFunc(o.changes[q.path], func(x change) bool { return x.at > q.at && x.number == 0 })
 	}},
@@ -283,7 +283,7 @@ var orderExcuses = []orderExcuse{
 		}
 		return o.there[path] < at || time.Since(o.since[path]) < time.Duration(oneRequest) || o.refusals[path].lasts(refusalsLast)
 	}},
-	// SEMANTICS.md: what is written again in place before it was published goes before what waits for it.
+	// fs/SEMANTICS.md: what is written again in place before it was published goes before what waits for it.
 	{"written again in place", func(o *orderOracle, c, q change, before int) bool {
 		first := o.chain(c, before)
 		// What one renaming moves has one place.

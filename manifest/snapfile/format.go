@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// FORMAT.md explains these.
+// manifest/FORMAT.md explains these.
 const (
 	headerMagic  = "pailfsMF"
 	trailerMagic = "MFe\n"

@@ -9,7 +9,7 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
-// Records are what the index stores. FORMAT.md describes them byte by byte. Each
+// Records are what the index stores. cache/FORMAT.md describes them byte by byte. Each
 // ends with a CRC-32C of its key and of itself, so that a record in another's
 // place is noticed like a damaged one.
 

@@ -66,7 +66,7 @@ type Shape struct {
 const None = "none"
 
 // Profile returns the shape of that name: none, seed, accelerator or cold-slow.
-// The numbers and where they come from are in DESIGN.md.
+// The numbers and where they come from are in oss/ossemu/DESIGN.md.
 func Profile(name string) (Shape, error) {
 	switch name {
 	case None, "":

@@ -6,7 +6,7 @@ package config
 //     variable is PAILFS_ with the name in upper case and underscores.
 //   - default is the value where nothing else is said, in the form a user writes.
 //   - oneof lists the values that are allowed, if they can be listed.
-//   - help is what the setting means, for --help and CONFIGURATION.md.
+//   - help is what the setting means, for --help and cmd/pailfs/CONFIGURATION.md.
 type Config struct {
 	Endpoint        string `name:"endpoint" default:"" placeholder:"URL" group:"store" help:"Address of the object store, for example https://oss-cn-hangzhou-internal.aliyuncs.com. Without a scheme https is used. There is no default."`
 	AllowPlainHTTP  bool   `name:"allow-plain-http" default:"false" group:"store" help:"Allow an endpoint of plain HTTP on another machine although the keys carry the token of a session. Everybody on the way can read and change what is sent, the token included. Without a token plain HTTP is a warning."`

@@ -35,7 +35,7 @@ type fuzzed struct {
 
 type anyParams map[string]any
 
-// fuzzedMethods are those that PROTOCOL.md has, with what makes their parameters. Those
+// fuzzedMethods are those that prefetch/control/PROTOCOL.md has, with what makes their parameters. Those
 // that end the mount, or what it does, are called by users who may not.
 func fuzzedMethods() map[string]func(f *fuzzed) anyParams {
 	none := func(*fuzzed) anyParams { return nil }

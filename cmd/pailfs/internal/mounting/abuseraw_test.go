@@ -17,7 +17,7 @@ import (
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 
-// A frame as PROTOCOL.md has it, written here anew: the package's own would not write those
+// A frame as prefetch/control/PROTOCOL.md has it, written here anew: the package's own would not write those
 // that are wrong.
 const (
 	rawHeader = 32

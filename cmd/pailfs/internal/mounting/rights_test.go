@@ -265,7 +265,7 @@ func TestASessionSeesNoMoreThanItsDirectoryAllowed(t *testing.T) {
 	}
 }
 
-// TestEveryMethodIsDocumented: PROTOCOL.md has what the table above has.
+// TestEveryMethodIsDocumented: prefetch/control/PROTOCOL.md has what the table above has.
 func TestEveryMethodIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../../prefetch/control/PROTOCOL.md")
 	if err != nil {
