@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pailfs/pailfs/internal/durable"
 	"github.com/pailfs/pailfs/manifest/keysort"
 	"github.com/pailfs/pailfs/manifest/snapfile"
 )
@@ -344,7 +345,7 @@ func replaceFile(path string, write func(io.Writer) error) error {
 	if err := renameOver(path, write); err != nil {
 		return err
 	}
-	if err := syncDirectory(filepath.Dir(path)); err != nil {
+	if err := durable.SyncDirectory(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("sync directory of %s: %w", path, err)
 	}
 	return nil
@@ -369,15 +370,6 @@ func renameOver(path string, write func(io.Writer) error) (err error) {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return os.Rename(f.Name(), path)
-}
-
-// syncDirectory makes a rename within dir last.
-func syncDirectory(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func ignoreClosed(err error) error {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/pailfs/pailfs/internal/durable"
 )
 
 // The caches of volumes outlive what else a node knows of them: data that was not uploaded lies there when the node is
@@ -55,32 +57,10 @@ func noteCache(id string, d daemon) error {
 		return fmt.Errorf("make the directory of the caches: %w", err)
 	}
 	next := notePath(d.CacheDir) + ".next"
-	if err := writeSynced(next, text); err != nil {
+	if err := durable.ReplaceFile(notePath(d.CacheDir), next, text); err != nil {
 		return fmt.Errorf("note whose a cache is: %w", err)
 	}
-	if err := os.Rename(next, notePath(d.CacheDir)); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(d.CacheDir))
-}
-
-// writeSynced writes a file that only root reads, and brings it to the disk.
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// syncDir brings the names of a directory to the disk.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // used notes that a cache is, or was until now, in use.

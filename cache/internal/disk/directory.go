@@ -15,9 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
+
+	"github.com/pailfs/pailfs/internal/durable"
 )
 
-// What lies in a cache directory. FORMAT.md describes it.
+// What lies in a cache directory. cache/FORMAT.md describes it.
 const (
 	FormatName  = "format"
 	lockName    = "lock"
@@ -206,13 +208,7 @@ func (d *Directory) prepare() error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := writeDurably(name+".new", content); err != nil {
-		return err
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		return err
-	}
-	return syncDirectory(d.path)
+	return durable.ReplaceFile(name, name+".new", content)
 }
 
 // makeDirectory makes a directory unless there is something by that name: what
@@ -296,25 +292,6 @@ func lockOwner(content []byte) string {
 		return "(unknown)"
 	}
 	return strconv.Itoa(pid)
-}
-
-// writeDurably makes a file with that content, which survives a loss of power
-// once its directory was synced.
-func writeDurably(name string, content []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDirectory(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // FileName returns the name of an object's file in the cache directory.
