@@ -1,11 +1,8 @@
 package oss
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pailfs/pailfs/oss/credentials"
+	"github.com/pailfs/pailfs/oss/internal/secrettest"
 )
 
 const (
@@ -145,24 +143,7 @@ func TestNoSecretIsEverShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&out, nil))
-	jsonLog := slog.New(slog.NewJSONHandler(&out, nil))
-	for _, v := range []any{client, client.cfg, Config{Credentials: source}, sdkKeys{source.Keys()}} {
-		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-			fmt.Fprintf(&out, format+"\n", v)
-		}
-		log.Info("value", "v", v)
-		jsonLog.Info("value", "v", v)
-		if text, err := json.Marshal(v); err == nil {
-			out.Write(text)
-		}
-	}
-	for _, hidden := range []string{testSecret, testToken, fmt.Sprintf("%x", testSecret), fmt.Sprintf("%x", testToken)} {
-		if at := strings.Index(out.String(), hidden); at >= 0 {
-			t.Errorf("a secret is shown: %s", out.String()[max(0, at-200):at+len(hidden)])
-		}
-	}
+	secrettest.NotShown(t, []string{testSecret, testToken}, client, client.cfg, Config{Credentials: source}, sdkKeys{source.Keys()})
 }
 
 func TestServersEchoOfASecretIsRemoved(t *testing.T) {
