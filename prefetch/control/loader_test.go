@@ -5,134 +5,33 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
-	"path"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 
-	"github.com/pailfs/pailfs/cache"
-	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 	"github.com/pailfs/pailfs/prefetch"
 	"github.com/pailfs/pailfs/prefetch/budget"
+	"github.com/pailfs/pailfs/prefetch/internal/prefetchtest"
 	"github.com/pailfs/pailfs/prefetch/keep"
-	"github.com/pailfs/pailfs/prefetch/rights"
 	"github.com/pailfs/pailfs/prefetch/session"
 	"github.com/pailfs/pailfs/prefetch/warm"
 )
 
 // goldenTree has the files view/train/000 to 009 of 1000 bytes.
-type goldenTree struct{}
-
-func (goldenTree) Lookup(_ context.Context, dir, name string) (manifest.Entry, manifest.Validity, error) {
-	switch {
-	case dir == "view" && name == "train":
-		return manifest.Entry{Name: name, Kind: manifest.Directory}, manifest.Validity{}, nil
-	case dir == "view/train" && len(name) == 3 && name >= "000" && name <= "009":
-		return goldenEntry(name), manifest.Validity{}, nil
-	default:
-		return manifest.Entry{}, manifest.Validity{}, fmt.Errorf("look up %q in %q: %w", name, dir, iofs.ErrNotExist)
-	}
-}
-
-func goldenEntry(name string) manifest.Entry {
-	return manifest.Entry{Name: name, Kind: manifest.File, Cursor: name, Object: oss.Object{Key: "view/train/" + name, ETag: "E", Size: 1000}}
-}
-
-func (goldenTree) ReadDir(_ context.Context, dir, after string, _ int) ([]manifest.Entry, manifest.Validity, error) {
-	var entries []manifest.Entry
+func goldenTree() prefetchtest.Tree {
+	var files []string
 	for i := range 10 {
-		if name := fmt.Sprintf("%03d", i); dir == "view/train" && name > after {
-			entries = append(entries, goldenEntry(name))
-		}
+		files = append(files, fmt.Sprintf("view/train/%03d", i))
 	}
-	return entries, manifest.Validity{}, nil
+	return prefetchtest.NewTree(1000, files...)
 }
 
-func (goldenTree) ReadLink(context.Context, manifest.Entry) (string, error) {
-	return "", iofs.ErrInvalid
-}
-
-func (goldenTree) Problems() manifest.Problems { return manifest.Problems{} }
-
-// goldenRights lets all but user 3000 read the files of goldenTree.
-type goldenRights struct{ goldenTree }
-
-var _ rights.Rights = goldenRights{}
-
-func (r goldenRights) Open(ctx context.Context, who session.Who, name string) (rights.Found, error) {
-	if err := r.Refused(ctx, who, name); err != nil {
-		return rights.Found{}, err
-	}
-	dir, base := path.Split(name)
-	e, _, err := r.Lookup(ctx, strings.TrimSuffix(dir, "/"), base)
-	return goldenFound(strings.TrimSuffix(dir, "/"), e), err
-}
-
-func (r goldenRights) ReadDir(ctx context.Context, _ session.Who, dir, after string) ([]rights.Found, error) {
-	entries, _, err := r.goldenTree.ReadDir(ctx, dir, after, 10)
-	page := make([]rights.Found, len(entries))
-	for i, e := range entries {
-		page[i] = goldenFound(dir, e)
-	}
-	return page, err
-}
-
-func (goldenRights) Refused(_ context.Context, who session.Who, _ string) error {
-	if who.UID == 3000 {
-		return iofs.ErrPermission
-	}
-	return nil
-}
-
-func (r goldenRights) Keep(ctx context.Context, who session.Who, name string) error {
-	return r.Refused(ctx, who, name)
-}
-
-func goldenFound(dir string, e manifest.Entry) rights.Found {
-	return rights.Found{Path: path.Join(dir, e.Name), Cursor: e.Cursor, Directory: e.Kind == manifest.Directory, Object: e.Object}
-}
-
-// goldenCache has room for a megabyte and fetches at once.
-type goldenCache struct {
-	mu    sync.Mutex
-	there map[oss.Object]bool
-}
-
-func (c *goldenCache) Fetch(_ context.Context, o oss.Object) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.there[o] = true
-	return nil
-}
-
-func (c *goldenCache) Hold(oss.Object)         {}
-func (c *goldenCache) Unhold(oss.Object, bool) {}
-func (c *goldenCache) HoldsBroken() uint64     { return 0 }
-
-func (c *goldenCache) Evict(o oss.Object) (int64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.there[o] {
-		return 0, nil
-	}
-	delete(c.there, o)
-	return o.Size, nil
-}
-
-func (c *goldenCache) Residency(o oss.Object) cache.Residency {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return cache.Residency{Whole: c.there[o]}
-}
-
-func (c *goldenCache) Accesses() <-chan oss.Object { return nil }
-
-func (c *goldenCache) Stats() cache.Stats {
-	return cache.Stats{Memory: cache.MemoryStats{Limit: 1 << 30}, SSD: &cache.SSDStats{Limit: 1 << 20}}
+// goldenRights lets all but user 3000 read the files of tree.
+func goldenRights(tree prefetchtest.Tree) prefetchtest.Rights {
+	return prefetchtest.Rights{Names: tree, Denied: func(who session.Who, _ string) bool { return who.UID == 3000 }}
 }
 
 // loaderMux registers the loader's methods on m over fakes, with sessions and jobs
@@ -140,10 +39,12 @@ func (c *goldenCache) Stats() cache.Stats {
 func loaderMux(t *testing.T, m *Mux) (stop func()) {
 	t.Helper()
 	ids := 0
-	p, err := prefetch.New(prefetch.Config{Rights: goldenRights{}, Ledger: m.cfg.Ledger, NewID: func() string {
+	tree, fetched := goldenTree(), prefetchtest.NewCache(1<<20)
+	fetched.Slow(0)
+	p, err := prefetch.New(prefetch.Config{Rights: goldenRights(tree), Ledger: m.cfg.Ledger, NewID: func() string {
 		ids++
 		return fmt.Sprint("id-", ids)
-	}}, goldenTree{}, &goldenCache{there: map[oss.Object]bool{}}, nil, nil)
+	}}, tree, fetched, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

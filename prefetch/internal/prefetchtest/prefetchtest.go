@@ -56,10 +56,12 @@ func (c *Cache) Fetch(ctx context.Context, o oss.Object) error {
 	c.most = max(c.most, c.inFlight)
 	err, delay := c.Fail[o.Key], c.delay
 	c.mu.Unlock()
-	select {
-	case <-time.After(delay):
-	case <-ctx.Done():
-		err = ctx.Err()
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +154,7 @@ func (c *Cache) Flights() (most, now int) {
 	return c.most, c.inFlight
 }
 
-// Slow makes the fetches that begin from now on take longer.
+// Slow makes the fetches that begin from now on take that long; 0 is no time at all.
 func (c *Cache) Slow(delay time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
