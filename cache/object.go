@@ -41,13 +41,7 @@ type object struct {
 		sync.Mutex
 		handles  int
 		segments []*segment
-		// wholeSegments counts those whose CRC-64 is known.
-		wholeSegments int
-		// crc64 is what the object store says of the whole, if hasCRC64, and checked
-		// that the content agreed with it.
-		crc64    uint64
-		hasCRC64 bool
-		checked  bool
+		wholeSum
 
 		streams streams
 		// ahead is how many extents are heldAhead.
@@ -59,6 +53,17 @@ type object struct {
 		// changed, if somebody waits, is closed by notify.
 		changed chan struct{}
 	}
+}
+
+// wholeSum is what is known of the checksum of a whole object. Guarded by object.mu.
+type wholeSum struct {
+	// wholeSegments counts the segments whose CRC-64 is known.
+	wholeSegments int
+	// crc64 is what the object store says of the whole, if hasCRC64, and checked
+	// that the content agreed with it.
+	crc64    uint64
+	hasCRC64 bool
+	checked  bool
 }
 
 // acquire adds a reference; the caller must know that there is one already.
@@ -166,7 +171,7 @@ func (o *object) forget() (l leftovers) {
 		seg.extents = kept
 		seg.forget()
 	}
-	o.mu.wholeSegments, o.mu.hasCRC64, o.mu.checked = 0, false, false
+	o.mu.wholeSum = wholeSum{}
 	if !o.small() {
 		o.lives.Add(1)
 	}
