@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/cache/internal/content"
-
 	"github.com/pailfs/pailfs/internal/durable"
 )
 
