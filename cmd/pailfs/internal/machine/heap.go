@@ -14,7 +14,7 @@ const (
 	// that a daemon promises to stay within beside its memory tier, some 22 are pages of its
 	// program; the rest is for what is taken between two looks.
 	heapBase = 112 << 20
-	// heapSpare is what it may take beside twice what is alive: stacks, and its own tables.
+	// heapSpare is what it may take beside twice what is alive and the stacks: its own tables.
 	heapSpare = 32 << 20
 	// heapLook is how often the limit follows what is alive.
 	heapLook = time.Second
@@ -33,6 +33,7 @@ const (
 type Heap struct {
 	ceiling int64
 	limited bool
+	current int64 // the limit that is set
 	// looks are those of this stretch of restLooks, allocated is how much had been when it began.
 	looks     int
 	allocated uint64
@@ -74,20 +75,22 @@ func (h *Heap) Run(ctx context.Context) {
 	}
 }
 
-// heapUse is what the runtime says of its heap, in bytes: what was alive when it last collected,
-// and what was ever allocated.
-type heapUse struct{ live, allocated uint64 }
+// heapUse is what the runtime says of its memory, in bytes: what was alive on the heap when it last
+// collected, what was ever allocated there, and what stacks take, which the limit counts too.
+type heapUse struct{ live, allocated, stacks uint64 }
 
 func heapNow() heapUse {
-	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	s := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+	}
 	metrics.Read(s)
-	return heapUse{s[0].Value.Uint64(), s[1].Value.Uint64()}
+	return heapUse{s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64()}
 }
 
 // look lets the limit follow, and gives what a peak took back once the daemon rests.
 func (h *Heap) look(now heapUse) {
 	if h.limited {
-		debug.SetMemoryLimit(h.limit(now.live))
+		h.set(h.limit(now))
 	}
 	if h.rests(now) {
 		debug.FreeOSMemory()
@@ -95,8 +98,16 @@ func (h *Heap) look(now heapUse) {
 }
 
 // limit returns what the runtime may take with so much alive.
-func (h *Heap) limit(live uint64) int64 {
-	return min(h.ceiling, max(heapBase, 2*int64(live)+heapSpare))
+func (h *Heap) limit(now heapUse) int64 {
+	return min(h.ceiling, max(heapBase, 2*int64(now.live)+int64(now.stacks)+heapSpare))
+}
+
+// set stops all goroutines for a moment, so what is as it was is left alone.
+func (h *Heap) set(limit int64) {
+	if limit != h.current {
+		h.current = limit
+		debug.SetMemoryLimit(limit)
+	}
 }
 
 // rests reports whether the daemon has come to rest: once after each time that it was busy.

@@ -24,16 +24,17 @@ func heapOfATest(t *testing.T) {
 }
 
 func TestTheLimitFollowsWhatIsAlive(t *testing.T) {
-	for _, c := range []struct{ ceiling, live, want int64 }{
-		{math.MaxInt64, 0, 112 << 20},
-		{math.MaxInt64, 40 << 20, 112 << 20},
-		{math.MaxInt64, 100 << 20, 232 << 20},
-		{math.MaxInt64, 8 << 30, 16<<30 + 32<<20},
-		{256 << 20, 200 << 20, 256 << 20},
+	for _, c := range []struct{ ceiling, live, stacks, want int64 }{
+		{math.MaxInt64, 0, 0, 112 << 20},
+		{math.MaxInt64, 40 << 20, 0, 112 << 20},
+		{math.MaxInt64, 100 << 20, 0, 232 << 20},
+		{math.MaxInt64, 8 << 30, 0, 16<<30 + 32<<20},
+		{math.MaxInt64, 10 << 20, 200 << 20, 252 << 20},
+		{256 << 20, 200 << 20, 0, 256 << 20},
 	} {
 		h := Heap{ceiling: c.ceiling}
-		if got := h.limit(uint64(c.live)); got != c.want {
-			t.Errorf("with %d MiB alive, at most %d: %d MiB, want %d", c.live>>20, c.ceiling>>20, got>>20, c.want>>20)
+		if got := h.limit(heapUse{live: uint64(c.live), stacks: uint64(c.stacks)}); got != c.want {
+			t.Errorf("with %d MiB alive, %d of stacks, at most %d: %d MiB, want %d", c.live>>20, c.stacks>>20, c.ceiling>>20, got>>20, c.want>>20)
 		}
 	}
 }
