@@ -14,8 +14,8 @@ LDFLAGS   := -s -w -X main.version=$(VERSION)
 KUBE_VERSION := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.36.3 gitMajor=1 gitMinor=36)
 # After that a package hangs: a busy machine with a slow disk takes ten times as long as others.
 HANGS     := -timeout 40m
-# The clients' suites and the tests of the whole have targets of their own.
-PKGS      ?= $(shell $(GO) list ./... | grep -v -e /conformance -e /systemtest)
+# The clients' suites, the tests of the whole and those in a browser have targets of their own.
+PKGS      ?= $(shell $(GO) list ./... | grep -v -e /conformance -e /systemtest -e /browsertest)
 
 # NVML's header marks what it keeps for old programs; the bindings cover it all.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
@@ -93,7 +93,7 @@ bench-manifest: ## Measure manifests of OBJECTS objects (default 10000000; about
 
 ##@ Test
 
-STAGES := deps build lint vuln unit python race crash-short torture-short conformance e2e-kube-short fuzz-short bench-short demo-short
+STAGES := deps build lint vuln unit page python race crash-short torture-short conformance e2e-kube-short fuzz-short bench-short demo-short
 
 .PHONY: test
 test: ## Everything that CI holds, and how long each stage takes.
@@ -131,6 +131,11 @@ vuln: $(VULN) ## Look for known vulnerabilities in what is called; says it where
 unit: build ## All tests, on real mounts, and those of the data path again on one processor.
 	$(GO) test -p 1 $(HANGS) $(PKGS)
 	GOMAXPROCS=1 $(GO) test -p 1 -count=1 -short $(HANGS) ./fs ./cache
+
+.PHONY: page
+page: build ## The status page in Debian's chromium; keeps pictures of it in .artifacts.
+	@mkdir -p .artifacts
+	$(SYSTEMTEST) $(HANGS) -artifacts -outputdir $(CURDIR)/.artifacts ./cmd/pailfs/internal/page/browsertest
 
 .PHONY: python
 python: build ## The Python client's types and tests, with real mounts.

@@ -20,6 +20,7 @@
 //	internal/look        all mounts of the host, and how each does
 //	internal/ls          pailfs ls
 //	internal/rates       what a mount did between two answers
+//	internal/overview    what people are shown of a mount, computed from what its daemon says
 //	internal/top         pailfs top
 //	internal/doctor      pailfs doctor
 //	internal/reach       from settings and keys to a bucket
@@ -27,7 +28,8 @@
 //	internal/machine     what the machine gives a mount, and what the process gives up
 //	internal/detached    a daemon in the background, and who waits for it
 //	internal/daemonlog   the daemon's log
-//	internal/web         metrics, health and profiles
+//	internal/web         the server of metrics, health, profiles and the page
+//	internal/page        the status page, with half an hour of history
 //	internal/config      settings: flags, variables, file, defaults
 //	internal/access      who may read which path
 //	internal/mountpoint  mounts of this machine, and whether they answer

@@ -27,7 +27,8 @@ import (
 // statusCmd is `pailfs status`.
 type statusCmd struct {
 	MountPoint string `arg:"" name:"mountpoint" help:"The mount, or any directory in it."`
-	JSON       bool   `name:"json" help:"Print everything as JSON."`
+	JSON       bool   `name:"json" xor:"what" help:"Print everything as JSON."`
+	Page       bool   `name:"page" xor:"what" help:"Print the address of the status page, with which it tells names; it is a secret."`
 
 	Timeout config.Duration `name:"timeout" default:"5s" placeholder:"TIME" help:"How long the daemon may take to answer."`
 }
@@ -41,7 +42,8 @@ Exit codes: 0 the mount answers, 1 there is no mount or it cannot be asked, 2 wr
 Examples:
 
 	pailfs status /mnt/data
-	pailfs status --json /mnt/data | jq .cache`
+	pailfs status --json /mnt/data | jq .cache
+	pailfs status --page /mnt/data`
 }
 
 // Run asks the daemon and prints its answer.
@@ -61,6 +63,9 @@ func (c *statusCmd) Run(p command.Program) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.Timeout))
 	defer cancel()
+	if c.Page {
+		return printPage(ctx, p, at, m)
+	}
 	var raw json.RawMessage
 	if err := ask.Call(ctx, at, wire.MethodStatus, nil, &raw); err != nil {
 		if errors.Is(err, control.ErrDaemonGone) {
@@ -85,6 +90,25 @@ func (c *statusCmd) Run(p command.Program) error {
 	return printStatus(&r, p.Stdout, time.Now())
 }
 
+// printPage prints where the status page is.
+func printPage(ctx context.Context, p command.Program, at string, m mountpoint.Mount) error {
+	var page wire.PageAnswer
+	err := ask.Call(ctx, at, wire.MethodPage, nil, &page)
+	switch {
+	case errors.Is(err, control.ErrDaemonGone):
+		return ask.DeadMount(m)
+	case errors.Is(err, &control.Error{Code: control.CodeRefused}):
+		return fmt.Errorf("page of %s: not permitted: only root and the user who mounted it are told the address with which the page tells names; status says where it is without them", at)
+	case err != nil:
+		return fmt.Errorf("page of %s: %w", at, err)
+	}
+	if !page.Names {
+		fmt.Fprintln(p.Stderr, "pailfs: this page tells no names: it is not served at a loopback address, and nothing on its way is encrypted")
+	}
+	fmt.Fprintln(p.Stdout, page.URL)
+	return nil
+}
+
 // printStatus writes the report on one screen.
 func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -96,6 +120,7 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	line("  daemon", "pid %d, up %s, version %s, %s resident", r.PID, config.Seconds(r.Uptime), r.Version, terminal.Size(r.Resident))
 	line("  log", "%s", r.Log)
 	if r.HTTP != "" {
+		line("  page", "http://%s/ (--page prints the address with which it tells names)", r.HTTP)
 		line("  metrics", "http://%s/metrics", r.HTTP)
 	}
 	for _, text := range r.Warnings {
@@ -139,6 +164,8 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 	}
 	if r.Drain != nil {
 		printDrain(r.Drain, now, line)
+	} else if r.SpotNotice != "" && r.SpotNotice != wire.SpotOff {
+		line("  spot notice", "%s", r.SpotNotice)
 	}
 
 	s := r.Store

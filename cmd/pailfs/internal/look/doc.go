@@ -7,5 +7,6 @@
 //	}
 //
 // A mount is looked at by a child process, see package child, so one that hangs costs its caller
-// the time that ctx has and no more. [Judge] says from what a daemon answers whether all is well.
+// the time that ctx has and no more. Package overview says from what a daemon answers whether all is
+// well.
 package look

@@ -9,6 +9,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/child"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/overview"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
@@ -19,9 +20,9 @@ type Health string
 // The words.
 const (
 	// OK: the daemon answers, and nothing is wrong.
-	OK Health = "ok"
+	OK Health = overview.OK
 	// Degraded: the daemon answers, and says that something is wrong.
-	Degraded Health = "degraded"
+	Degraded Health = overview.Degraded
 	// Dead: the daemon is gone, and every call fails at once.
 	Dead Health = "dead"
 	// Hung: the daemon does not answer.
@@ -59,7 +60,8 @@ func At(ctx context.Context, m Mount) Seen {
 	switch {
 	case err == nil:
 		seen.Status = &status
-		seen.Health, seen.Reasons = Judge(&status, seen.At)
+		health, reasons := overview.Judge(&status, seen.At)
+		seen.Health, seen.Reasons = Health(health), reasons
 	case errors.Is(err, control.ErrDaemonGone):
 		seen.Health, seen.Reasons = Dead, []string{"the daemon is gone: pailfs umount " + m.Path + " clears the mount"}
 	case abandoned:

@@ -45,6 +45,7 @@ func fuzzedMethods() map[string]func(f *fuzzed) anyParams {
 		"status": none,
 		"umount": none,
 		"drain":  none,
+		"page":   none,
 		"flush":  func(f *fuzzed) anyParams { return anyParams{"path": f.path()} },
 		"loader.open": func(f *fuzzed) anyParams {
 			p := anyParams{

@@ -23,6 +23,7 @@ func (d *Daemon) openControl(context.Context) error {
 	control.Handle(d.mux, wire.MethodFlush, control.Anyone, d.answerFlush)
 	control.Handle(d.mux, wire.MethodDrain, control.Owner, d.answerDrain)
 	control.Handle(d.mux, wire.MethodAccept, control.Owner, d.answerAccept)
+	control.Handle(d.mux, wire.MethodPage, control.Owner, d.answerPage)
 	control.Handle(d.mux, wire.MethodUmount, control.Owner, d.answerUmount)
 	control.HandleLoader(d.mux, d.loader.prefetch)
 	return nil

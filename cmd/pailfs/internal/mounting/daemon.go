@@ -15,6 +15,7 @@ import (
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/daemonlog"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/machine"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/page"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/web"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	pailfs "github.com/pailfs/pailfs/fs"
@@ -52,11 +53,13 @@ type Daemon struct {
 	warnings *warnings
 
 	web      *web.Server
+	page     *page.Page // nil where no address is set
 	store    store
 	cache    *cache.Cache
 	names    names
 	writing  *writing // nil where the mount cannot be written
 	draining draining
+	spot     *spotWatch // nil where nobody is asked
 	loader   loader
 	mux      *control.Mux
 	mount    *pailfs.Mounted
@@ -154,7 +157,9 @@ func (d *Daemon) open(ctx context.Context) error {
 	})
 	d.watchSpot()
 	d.warmAtMount(d.Settings.PolicyWarm)
-	d.web.Serve(d.registry, d.health)
+	if err := d.servePage(); err != nil {
+		return errors.Join(err, d.mount.Unmount())
+	}
 	d.notify = newNotifier(d.Log.Logger)
 	d.tellOfEmptyPrefix(ctx)
 	d.warnings.tell()

@@ -147,7 +147,8 @@ var methodRows = map[string]methodRow{
 	"hello":          nil,
 	"status":         statusNamesNobodysFiles,
 	"umount":         ownersOnly,
-	"drain":          nil, // ownersOnly, as accept
+	"drain":          nil, // ownersOnly, as accept and page
+	"page":           nil,
 	"accept":         nil,
 	"flush":          flushIsRefused,
 	"loader.open":    persistenceIsRefused,
@@ -283,7 +284,7 @@ func ownersOnly(t *testing.T, m *rightsMount, u *user, _ []string, _ []verdict) 
 	if u == rootUser {
 		return
 	}
-	for _, a := range u.run(t, errand{Dir: m.at, Calls: []userCall{{"umount", nil}, {"drain", nil}, {"accept", wire.AcceptParams{Path: "keep/x"}}, {"evict", control.EvictParams{Paths: []string{"keep"}}}}}).Answers {
+	for _, a := range u.run(t, errand{Dir: m.at, Calls: []userCall{{"umount", nil}, {"page", nil}, {"drain", nil}, {"accept", wire.AcceptParams{Path: "keep/x"}}, {"evict", control.EvictParams{Paths: []string{"keep"}}}}}).Answers {
 		if a.Code != string(control.CodeRefused) {
 			t.Errorf("told %q: %s", a.Code, a.Result)
 		}

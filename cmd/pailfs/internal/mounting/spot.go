@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 )
 
 const (
@@ -30,6 +32,19 @@ type spotWatch struct {
 	base   string
 	client http.Client
 	token  string
+	// state is what is known, one of wire.SpotUnknown, wire.SpotNone and wire.SpotGiven.
+	state atomic.Pointer[string]
+}
+
+// notice returns what is known, also where nobody is asked.
+func (w *spotWatch) notice() string {
+	if w == nil {
+		return wire.SpotOff
+	}
+	if state := w.state.Load(); state != nil {
+		return *state
+	}
+	return wire.SpotUnknown
 }
 
 // watchSpot drains when the machine is about to be taken back, where that is asked
@@ -43,6 +58,7 @@ func (d *Daemon) watchSpot() {
 		base = ecsMetadata
 	}
 	w := &spotWatch{base: strings.TrimSuffix(base, "/"), client: http.Client{Timeout: spotPatience}}
+	d.spot = w
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -73,9 +89,15 @@ func (w *spotWatch) run(ctx context.Context, log *slog.Logger, taken func(at tim
 			log.Info("can ask again whether this machine is about to be taken back", "address", w.base)
 		}
 		failing = err != nil
-		if !at.IsZero() {
+		state := wire.SpotNone
+		switch {
+		case failing:
+			state = wire.SpotUnknown
+		case !at.IsZero():
+			state = wire.SpotGiven
 			taken(at)
 		}
+		w.state.Store(&state)
 		select {
 		case <-ctx.Done():
 			return

@@ -21,6 +21,19 @@ func (d *Daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 	case <-ctx.Done():
 		return wire.Status{}, ctx.Err()
 	}
+	report, err := d.report()
+	if err == nil && !d.mux.MayOwn(caller) {
+		report.Loader = d.loader.prefetch.OverviewOf(caller.User(), caller.Who())
+		statusForStranger(&report, caller)
+		if caller.Dir != "" || !callerNamespace(caller) {
+			statusForContainer(&report)
+		}
+	}
+	return report, err
+}
+
+// report is all that the daemon says of itself.
+func (d *Daemon) report() (wire.Status, error) {
 	stats, err := gatherLatencyStats(d.registry)
 	if err != nil {
 		return wire.Status{}, err
@@ -30,9 +43,10 @@ func (d *Daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		st := d.writing.space.Status()
 		changes = &st
 	}
-	report := wire.Status{
+	return wire.Status{
 		Writing:     changes,
 		Drain:       d.draining.report(),
+		SpotNotice:  d.spot.notice(),
 		Version:     d.Version,
 		PID:         os.Getpid(),
 		Started:     d.started.UTC().Truncate(time.Second),
@@ -50,15 +64,7 @@ func (d *Daemon) answerStatus(ctx context.Context, caller control.Caller, _ stru
 		Loader:      d.loader.prefetch.Overview(),
 		Manifest:    d.names.report(d.Settings.Manifest, time.Now()),
 		MetadataTTL: time.Duration(d.Settings.MetadataTTL).Seconds(),
-	}
-	if !d.mux.MayOwn(caller) {
-		report.Loader = d.loader.prefetch.OverviewOf(caller.User(), caller.Who())
-		statusForStranger(&report, caller)
-		if caller.Dir != "" || !callerNamespace(caller) {
-			statusForContainer(&report)
-		}
-	}
-	return report, nil
+	}, nil
 }
 
 func (d *Daemon) storeReport(stats latencyStats) wire.Store {

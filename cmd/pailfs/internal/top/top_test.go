@@ -21,6 +21,7 @@ import (
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/look"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/overview"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -346,7 +347,7 @@ func TestTheTextOfAMountSaysAllOfIt(t *testing.T) {
 
 // TestWhatIsWrongDoesNotSteerTheTerminal: it names files, which users name as they like.
 func TestWhatIsWrongDoesNotSteerTheTerminal(t *testing.T) {
-	shown := text(Mount{Health: "degraded", PID: 1, Reasons: []string{"such as a\x1b[2J\nb"}, Uploads: &Uploads{PendingChanges: 1, WaitFor: []writeback.PendingEntry{{Error: "put \x1b[2J\n"}}}}, time.Time{})
+	shown := text(Mount{Health: "degraded", PID: 1, Reasons: []string{"such as a\x1b[2J\nb"}, Uploads: &overview.Uploads{PendingChanges: 1, WaitFor: []writeback.PendingEntry{{Error: "put \x1b[2J\n"}}}}, time.Time{})
 	if all := strings.Join(shown, ""); strings.ContainsAny(all, "\x1b\n") || strings.Count(all, `\x1b[2J\n`) != 2 {
 		t.Errorf("%q", shown)
 	}

@@ -47,7 +47,7 @@ func (w *watcher) frame(ctx context.Context) (Frame, error) {
 		f.Mounts = append(f.Mounts, w.mount(seen))
 	}
 	if w.only != "" && len(mounts) == 0 {
-		f.Mounts = append(f.Mounts, Mount{MountPoint: w.only, Health: gone, Reasons: []string{"nothing is mounted there now"}}.filled())
+		f.Mounts = append(f.Mounts, Mount{MountPoint: w.only, Health: gone, Reasons: []string{"nothing is mounted there now"}}.Filled())
 	}
 	w.forget(mounts)
 	return f, nil

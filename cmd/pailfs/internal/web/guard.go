@@ -46,6 +46,10 @@ func (g guard) wrap(next http.Handler) http.Handler {
 			http.Error(w, reason, http.StatusForbidden)
 			return
 		}
+		// What is answered is what it says it is, for our own pages alone, and links tell nobody of it.
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		w.Header().Set("Referrer-Policy", "no-referrer")
 		next.ServeHTTP(w, r)
 	})
 }

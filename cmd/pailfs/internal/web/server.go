@@ -115,14 +115,15 @@ func (w *Server) Warning() string {
 	return fmt.Sprintf("neither metrics nor health can be asked for: %s: choose another port; this one is tried again every %s", command.OneLine(w.mu.failed), w.again)
 }
 
-// Serve begins to answer: with the metrics, and with what health says.
-func (w *Server) Serve(metrics prometheus.Gatherer, health func() Health) {
+// Serve begins to answer: with the metrics, with what health says, and with the pages for the rest.
+func (w *Server) Serve(metrics prometheus.Gatherer, health func() Health, pages http.Handler) {
 	if w.at == "" {
 		return
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health().write(w) })
+	mux.Handle("/", pages)
 	if w.debug != nil {
 		w.debug.register(mux)
 	}

@@ -24,7 +24,7 @@ func TestAddressIsTriedAgainUntilItIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.again = time.Millisecond
-	w.Serve(NewRegistry("test"), func() Health { return Health{Status: "failing", Mount: "stuck"} })
+	w.Serve(NewRegistry("test"), func() Health { return Health{Status: "failing", Mount: "stuck"} }, http.NotFoundHandler())
 	if w.Address() != "" || w.Warning() == "" {
 		t.Errorf("served at %q, warning %q", w.Address(), w.Warning())
 	}

@@ -18,6 +18,18 @@ type Drain struct {
 	Safe        bool  `json:"safe"`
 }
 
+// What is known of a spot instance being taken back.
+const (
+	// SpotOff: nobody is asked.
+	SpotOff = "off"
+	// SpotUnknown: who is asked does not answer.
+	SpotUnknown = "unknown"
+	// SpotNone: the machine stays.
+	SpotNone = "none"
+	// SpotGiven: the machine is taken back.
+	SpotGiven = "given"
+)
+
 // DrainParams are the parameters of the control method drain.
 type DrainParams struct {
 	// Seconds are left until the machine may be gone; 0 means five minutes.

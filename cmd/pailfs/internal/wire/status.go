@@ -40,6 +40,9 @@ type Status struct {
 	Writing *writeback.Status `json:"writing,omitempty"`
 	// Drain is absent unless the machine is about to go.
 	Drain *Drain `json:"drain,omitempty"`
+	// SpotNotice is whether the machine was said to be taken back: SpotOff, SpotUnknown, SpotNone or
+	// SpotGiven.
+	SpotNotice string `json:"spot_notice"`
 	// MetadataTTL is for how many seconds a name is believed.
 	MetadataTTL float64 `json:"metadata_ttl_seconds"`
 }

@@ -1,4 +1,4 @@
-package look
+package overview
 
 import (
 	"fmt"
@@ -8,8 +8,17 @@ import (
 	"github.com/pailfs/pailfs/fs/writeback"
 )
 
-// Judge says how a mount does whose daemon answered s, and what is wrong.
-func Judge(s *wire.Status, now time.Time) (Health, []string) {
+// The words for how a mount does whose daemon answers.
+const (
+	// OK: nothing is wrong.
+	OK = "ok"
+	// Degraded: the daemon says that something is wrong.
+	Degraded = "degraded"
+)
+
+// Judge says how a mount does whose daemon answered s, [OK] or [Degraded], and what is wrong, the
+// gravest first.
+func Judge(s *wire.Status, now time.Time) (health string, wrongs []string) {
 	var reasons []string
 	wrong := func(is bool, format string, args ...any) {
 		if is {
