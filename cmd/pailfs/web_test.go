@@ -44,7 +44,7 @@ func TestWebServesMetricsHealthAndIfAskedProfiles(t *testing.T) {
 				t.Errorf("%s: %d %s", path, code, body)
 			}
 		}
-		for path := range map[string]int{"/metrics": 0, "/healthz": 0} {
+		for _, path := range []string{"/metrics", "/healthz", "/", "/page.js", "/page.json"} {
 			if code, _ := programtest.Get(t, report.HTTP, path, "evil.example"); code != http.StatusForbidden {
 				t.Errorf("%s as evil.example: %d", path, code)
 			}
@@ -53,13 +53,47 @@ func TestWebServesMetricsHealthAndIfAskedProfiles(t *testing.T) {
 	}
 }
 
+// TestThePagesSecretIsToldByStatusPageAlone: what else is printed, logged and served has it not.
+func TestThePagesSecretIsToldByStatusPageAlone(t *testing.T) {
+	t.Parallel()
+	s := programtest.NewScene(t)
+	f := programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--http=0")...)
+	address := programtest.StatusOf(t, s.At).HTTP
+	url := strings.TrimSpace(programtest.MustRun(t, "status", "--page", s.At).Stdout)
+	page, secret, found := strings.Cut(url, "#token=")
+	if !found || page != "http://"+address+"/" || len(secret) < 26 {
+		t.Fatalf("status --page prints %q", url)
+	}
+	for what, text := range map[string]string{
+		"status": programtest.MustRun(t, "status", s.At).Stdout, "status --json": programtest.MustRun(t, "status", "--json", s.At).Stdout,
+		"top": programtest.MustRun(t, "top", "--once", "--json", "--interval=100ms", s.At).Stdout, "the log": f.Log.String(),
+	} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s tells the secret: %s", what, text)
+		}
+	}
+	for _, path := range []string{"/", "/page.json", "/page.js", "/metrics", "/healthz"} {
+		code, body := programtest.Get(t, address, path, "")
+		if code != http.StatusOK || strings.Contains(body, secret) || strings.Contains(body, s.At) {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	programtest.MustRun(t, "umount", s.At)
+
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs()...)
+	if o := programtest.Run(t, programtest.Environ(), "status", "--page", s.At); o.Code != 1 || !strings.Contains(o.Stderr, "--http 9321") {
+		t.Errorf("without an address: exit code %d, %s", o.Code, o.Stderr)
+	}
+	programtest.MustRun(t, "umount", s.At)
+}
+
 // TestPagesOfOtherSitesStartNoProfiles asks as a browser does for a page that is not ours.
 func TestPagesOfOtherSitesStartNoProfiles(t *testing.T) {
 	t.Parallel()
 	s := programtest.NewScene(t)
 	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--http=0", "--http-debug")...)
 	address := programtest.StatusOf(t, s.At).HTTP
-	for _, path := range []string{"/metrics", "/healthz", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"} {
+	for _, path := range []string{"/metrics", "/healthz", "/", "/page.js", "/page.json", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"} {
 		for from, want := range map[string]int{"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "same-origin": http.StatusOK} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
 			if err != nil {
