@@ -14,8 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // part is what a pod of pailfs may have beyond what every one has.
@@ -285,13 +283,6 @@ func TestServiceAccountsGiveNoTokenUnasked(t *testing.T) {
 // TestPodsAreFencedIn: each has one network policy for both directions, and those that
 // are several may not all be evicted.
 func TestPodsAreFencedIn(t *testing.T) {
-	selects := func(s *metav1.LabelSelector, pod *v1.PodTemplateSpec) bool {
-		selector, err := metav1.LabelSelectorAsSelector(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return selector.Matches(labels.Set(pod.Labels))
-	}
 	for _, o := range ours(t) {
 		pod := podOf(o)
 		if pod == nil || o.raw.GetKind() == "Job" {
@@ -301,12 +292,12 @@ func TestPodsAreFencedIn(t *testing.T) {
 		for _, other := range ours(t) {
 			switch other := other.typed.(type) {
 			case *networkingv1.NetworkPolicy:
-				if selects(&other.Spec.PodSelector, pod) {
+				if selects(t, &other.Spec.PodSelector, pod) {
 					fences++
 					checkFence(t, o.raw.GetName(), other.Spec)
 				}
 			case *policyv1.PodDisruptionBudget:
-				if selects(other.Spec.Selector, pod) {
+				if selects(t, other.Spec.Selector, pod) {
 					budgets++
 				}
 			}

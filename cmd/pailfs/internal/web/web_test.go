@@ -43,6 +43,21 @@ func TestAddressIsTriedAgainUntilItIsFree(t *testing.T) {
 	}
 }
 
+// TestAnAddressInBracketsIsTaken: manifests write one so, whether it is IPv4 or IPv6.
+func TestAnAddressInBracketsIsTaken(t *testing.T) {
+	c := &config.Config{HTTP: "[127.0.0.1]:0", HTTPAllowRemote: true, HTTPRequired: true}
+	w, err := Listen(c, slog.New(slog.DiscardHandler))
+	if err != nil || !strings.HasPrefix(w.Address(), "127.0.0.1:") {
+		t.Fatalf("%v", err)
+	}
+	if g := newGuard(c); !g.known(w.Address()) {
+		t.Errorf("%s is not known", w.Address())
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWebAnswersNoPageOfAnotherSite(t *testing.T) {
 	t.Parallel()
 	own, err := os.Hostname()

@@ -108,7 +108,7 @@ func TestTheChartsValues(t *testing.T) {
 		`"source":"oss://b/train"`, `"datasets":"b/train/a"`, `region: cn-beijing`, `cache_size: 2TiB`, `allow_other: true`, `"imagePullSecrets":[{"name":"pull"}]`,
 		`"image":"registry.example.com/team/pailfs:v2@sha256:` + strings.Repeat("a", 64) + `"`, `"image":"registry.example.com/team/pailfs-kube:v2@sha256:` + strings.Repeat("b", 64) + `"`,
 		`"image":"registry.example.com/team/pailfs-scheduler:v2@sha256:` + strings.Repeat("c", 64) + `"`, `credentials: ecs-ram-role`,
-		`"limits":{"cpu":"16","memory":"32Gi"}`, `"kubernetes.io/metadata.name":"metrics"`, `system:serviceaccount:elsewhere:pailfs-controller`,
+		`"limits":{"cpu":"16","memory":"32Gi"}`, `system:serviceaccount:elsewhere:pailfs-controller`,
 		`"nodeSelector":{"gpu":"yes"}`, `gangWaitSeconds: 60`, `starveAfterSeconds: 30`, `resourceNamespace: elsewhere`, `system:serviceaccount:elsewhere:pailfs-node`,
 	} {
 		if !strings.Contains(all, want) {
@@ -117,6 +117,9 @@ func TestTheChartsValues(t *testing.T) {
 	}
 	if strings.Contains(all, agentNamespace) || strings.Contains(all, ":latest") || strings.Contains(all, "credentials_file") {
 		t.Errorf("something is of the namespace, the tag or the keys that were not asked for:\n%s", all)
+	}
+	if n := strings.Count(all, `"kubernetes.io/metadata.name":"metrics"`); n != 2 || strings.Contains(all, "PodMonitor") {
+		t.Errorf("%d policies admit the namespace of Prometheus, want those of mount and agent; and no PodMonitor unasked", n)
 	}
 	// No image of a release may become another one under its name.
 	for _, line := range regexp.MustCompile(`"image":"[^"]*"`).FindAllString(all, -1) {
@@ -127,6 +130,14 @@ func TestTheChartsValues(t *testing.T) {
 	mutable, complaint := helm(t, "elsewhere", "--set", "source=oss://b,image.registry=r.io,image.mutable=true")
 	if complaint != "" || !strings.Contains(text(t, find(t, mutable, "DaemonSet", "pailfs")), `"image":"r.io/pailfs:latest"`) {
 		t.Errorf("images by their tags alone: %s", complaint)
+	}
+	monitored, _ := helm(t, agentNamespace, "--set", "source=oss://b,podMonitor=true")
+	monitor, err := documentsOf("monitoring/podmonitor.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, monitored, "PodMonitor", "pailfs"); !reflect.DeepEqual(got, monitor[0].Object) {
+		t.Errorf("PodMonitor:\n%s\nwant\n%s", text(t, got), text(t, monitor[0].Object))
 	}
 	without, _ := helm(t, "elsewhere", "--set", "source=oss://b,scheduler.enabled=false")
 	for _, o := range without {
