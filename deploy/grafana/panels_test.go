@@ -42,15 +42,20 @@ func work(m *mount, objects int) (stop func()) {
 }
 
 // TestEveryPanelShowsANumber asks a Prometheus that asks a mount under load, and an agent, every
-// query of every dashboard, as Grafana would.
+// query of every dashboard, as Grafana would, and what rules.yaml computes beforehand.
 func TestEveryPanelShowsANumber(t *testing.T) {
 	t.Parallel()
 	const objects = 2000
 	e := newEmulator(t, objects)
 	m := newMount(t, e, t.TempDir(), "--metadata-ttl=1s", "--negative-ttl=0s")
 	a := newAgent(t, m)
-	p := newProm(t, "", m.address, strings.TrimPrefix(a.server.URL, "http://"))
+	p := newProm(t, quick(t), m.address, strings.TrimPrefix(a.server.URL, "http://"))
 	t.Cleanup(work(m, objects))
+	for _, r := range readRules(t) {
+		if r.Record != "" {
+			eventually(t, "a number that is recorded as "+r.Record, func() bool { return p.numbers(r.Record) > 0 })
+		}
+	}
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
 	for _, file := range dashboards {
 		for _, q := range queriesOf(t, file) {
