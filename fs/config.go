@@ -135,6 +135,9 @@ type Config struct {
 	Attrs bool
 	// Control answers ioctls on directories; nil answers ENOTTY.
 	Control Control
+	// Audit is told what programs do; nil means nobody is. It excludes NoOpen, without which
+	// the kernel opens files unseen.
+	Audit Auditor
 }
 
 // Defaults of [Config]. DESIGN.md has the measurements behind them.
@@ -162,6 +165,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("an immutable mount cannot be written")
 	case c.NoOpen == On && c.Passthrough == On:
 		return c, errors.New("no-open and passthrough exclude each other: there is no OPEN in which to offer a file")
+	case c.NoOpen == On && c.Audit != nil:
+		return c, errors.New("no-open and an audit exclude each other: the kernel would open files unseen")
 	case c.Changes != nil && c.Immutable:
 		return c, errors.New("an immutable mount follows no changes")
 	case c.FileMode&^0o777 != 0 || c.DirMode&^0o777 != 0:

@@ -29,11 +29,13 @@ import (
 
 // Mounted is a mounted file system.
 type Mounted struct {
-	cfg    Config
-	fs     *filesystem
-	server *fuse.Server
-	log    *slog.Logger
-	noOpen Feature
+	cfg Config
+	fs  *filesystem
+	// audited is what stands before fs where somebody is told what programs do, else nil.
+	audited *audited
+	server  *fuse.Server
+	log     *slog.Logger
+	noOpen  Feature
 
 	readAhead       int
 	readAheadReason string
@@ -64,6 +66,9 @@ func Mount(cfg Config, tree manifest.Tree, c *cache.Cache, reg prometheus.Regist
 		return nil, err
 	}
 	m := &Mounted{cfg: cfg, fs: f, log: log, noOpen: noOpen, done: make(chan struct{})}
+	if cfg.Audit != nil {
+		m.audited = &audited{filesystem: f, to: cfg.Audit}
+	}
 	if err := m.start(reg); err != nil {
 		f.reports.metrics.Unregister(reg)
 		f.inodes.times.clock.Close()
@@ -128,6 +133,14 @@ func newFilesystem(cfg Config, noOpen bool, tree manifest.Tree, c *cache.Cache, 
 	return f, nil
 }
 
+// answers returns what answers the kernel.
+func (m *Mounted) answers() fuse.RawFileSystem {
+	if m.audited != nil {
+		return m.audited
+	}
+	return m.fs
+}
+
 // start mounts and serves.
 func (m *Mounted) start(reg prometheus.Registerer) error {
 	path, direct := m.cfg.Mountpoint, os.Geteuid() == 0
@@ -135,7 +148,7 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 	opts.Logger = slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)
 	opts.PanicHandler = func(v any) fuse.Status { return m.fs.reports.panicked(v, debug.Stack()) }
 	var err error
-	m.server, err = fuse.NewServer(m.fs, path, opts)
+	m.server, err = fuse.NewServer(m.answers(), path, opts)
 	if err != nil {
 		if _, statErr := os.Stat(path); errors.Is(statErr, syscall.ENOTCONN) {
 			_ = mountpoint.Detach(path, direct) // the mount was made, but not understood
@@ -161,6 +174,9 @@ func (m *Mounted) start(reg prometheus.Registerer) error {
 		m.server.Serve()
 		cancel()
 		helpers.Wait()
+		if m.audited != nil {
+			m.audited.closeOpens()
+		}
 		m.fs.closeAll()
 		m.fs.inodes.times.clock.Close()
 		m.fs.reports.metrics.Unregister(reg)
@@ -193,6 +209,8 @@ func chooseNoOpen(cfg Config) Feature {
 		return Feature{Reason: "off by configuration"}
 	case !cfg.Immutable:
 		return Feature{Reason: "the mount is not immutable"}
+	case cfg.Audit != nil:
+		return Feature{Reason: "an audit has to see files being opened"}
 	case cfg.Passthrough == On:
 		return Feature{Reason: "passthrough was asked for, which it excludes"}
 	case cfg.Passthrough != Off && cfg.MeanSize >= noOpenMean:

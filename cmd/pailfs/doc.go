@@ -30,6 +30,7 @@
 //	internal/daemonlog   the daemon's log
 //	internal/web         the server of metrics, health, profiles and the page
 //	internal/page        the status page, with half an hour of history
+//	internal/audit       who did what through a mount
 //	internal/config      settings: flags, variables, file, defaults
 //	internal/access      who may read which path
 //	internal/mountpoint  mounts of this machine, and whether they answer

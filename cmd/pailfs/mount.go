@@ -39,6 +39,7 @@ Examples:
 	pailfs mount oss://bucket /mnt/data --endpoint https://oss-cn-hangzhou-internal.aliyuncs.com --region cn-hangzhou
 	pailfs mount oss://bucket/imagenet /mnt/data --config /etc/pailfs/data.yaml --detach
 	pailfs mount oss://bucket/frozen /mnt/data --endpoint oss-cn-hangzhou.aliyuncs.com --cache-dir /ssd/pailfs --cache-size 500GiB --read-only --immutable
+	pailfs mount oss://bucket/patients /mnt/data --endpoint oss-cn-hangzhou.aliyuncs.com --audit /var/log/pailfs/patients.audit --audit-full block
 	mount -t fuse.pailfs oss://bucket/imagenet /mnt/data -o config=/etc/pailfs/data.yaml,ro`
 }
 
@@ -90,6 +91,9 @@ func checkMachine(l *config.Loaded, path string) (at string, stale *mountpoint.M
 		return "", nil, err
 	}
 	if err := machine.CheckCacheDir(l, at); err != nil {
+		return "", nil, err
+	}
+	if err := machine.CheckAudit(l, at); err != nil {
 		return "", nil, err
 	}
 	if err := reach.RefuseExposed(l); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/ask"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/audit"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/mountpoint"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/wire"
@@ -123,6 +124,9 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 		line("  page", "http://%s/ (--page prints the address with which it tells names)", r.HTTP)
 		line("  metrics", "http://%s/metrics", r.HTTP)
 	}
+	if r.Audit != nil {
+		line("  audit", "%s", auditText(r.Audit))
+	}
 	for _, text := range r.Warnings {
 		line("  WARNING", "%s", text)
 	}
@@ -188,6 +192,21 @@ func printStatus(r *wire.Status, w io.Writer, now time.Time) error {
 		line("  "+o.Operation, "%s", strings.Join(words, ", "))
 	}
 	return tw.Flush()
+}
+
+// auditText returns the audit for people.
+func auditText(a *audit.Status) string {
+	text := fmt.Sprintf("%d records written, %d waiting, %d dropped; when it is full: %s", a.Written, a.Queued, a.Dropped, a.Full)
+	if a.To != "" {
+		text = a.To + ": " + text
+	}
+	if a.Waiting > 0 {
+		text += fmt.Sprintf("; %d OPERATIONS WAIT", a.Waiting)
+	}
+	if a.Error != "" {
+		text += fmt.Sprintf("; FAILING since %s: %s", a.Since.UTC().Format(time.RFC3339), a.Error)
+	}
+	return text
 }
 
 // mostStreams is how many streams of a session are shown.

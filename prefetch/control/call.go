@@ -21,6 +21,8 @@ type call struct {
 	cancel context.CancelFunc
 	// done is closed when doc is set.
 	done chan struct{}
+	// answered is told how the call was answered.
+	answered func(Code)
 
 	// doc is the whole answer document.
 	doc []byte
@@ -58,6 +60,7 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	// They are decoded now: the ioctl's buffer is not ours after the answer, while the
 	// method may run on.
 	do, prompt, size := method.prepare(caller, req.Params)
+	answered := m.cfg.Called(ctx, caller, req.Method, method.access, req.Params)
 	// To find out who it is costs more than a prompt method: until it is refused as a guest,
 	// a caller is presumed to be one.
 	presumed := prompt && method.access == Anyone && m.privileged(caller)
@@ -67,7 +70,7 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 		caller = m.known(caller)
 	}
 	if !m.mayCall(caller, method.access) {
-		m.log.Debug("control call refused", "method", req.Method, "uid", caller.UID, "pid", caller.PID)
+		m.refused(caller, req.Method, answered)
 		return m.reject(Errorf(CodeRefused, "user %d may not call %s: only root and user %d may",
 			caller.UID, req.Method, m.cfg.OwnerUID))
 	}
@@ -79,9 +82,11 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 		}
 	}
 	if refusal != nil {
-		return m.reject(errorOf(refusal))
+		e := errorOf(refusal)
+		answered(e.Code)
+		return m.reject(e)
 	}
-	c.presumed = presumed
+	c.presumed, c.answered = presumed, answered
 	work := func() {
 		defer m.handlers.Done()
 		defer m.cfg.Ledger.Give(c.caller.User(), budget.Requests, size)
@@ -94,6 +99,14 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 		go work()
 	}
 	return m.attend(ctx, c, 0)
+}
+
+// refused tells of a call that the caller may not make.
+func (m *Mux) refused(c Caller, method string, answered func(Code)) {
+	if m.refusals.Allow() {
+		m.log.Info("control call refused", "method", method, "uid", c.UID, "pid", c.PID)
+	}
+	answered(CodeRefused)
 }
 
 // known returns a caller with its process and groups, and whether it is a guest.
@@ -225,6 +238,11 @@ func (m *Mux) finish(c *call, doc []byte, code Code) {
 	if err := m.reserve(c, int64(len(doc))); err != nil {
 		code = CodeOverQuota
 		doc = errorDocument(Errorf(code, "%s was done, and its answer of %d bytes cannot be kept: %v", c.method, len(doc), err))
+	}
+	if code == CodeRefused {
+		m.refused(c.caller, c.method, c.answered)
+	} else {
+		c.answered(code)
 	}
 	m.mu.Lock()
 	released := m.unholdLocked(c.caller.Handle)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/prefetch/budget"
 	"github.com/pailfs/pailfs/prefetch/session"
@@ -79,6 +80,10 @@ type MuxConfig struct {
 	// ProcessOf, if set, tells the process of a thread and its supplementary groups. It
 	// may take longer than a method that is prompt.
 	ProcessOf func(tid uint32) (pid uint32, groups []uint32)
+	// Called, if set, is told of every call of a method that there is, with its parameters as
+	// they came, which it must not keep. ctx ends with the request. What it returns is called
+	// with how the call was answered, before the answer can be seen.
+	Called func(ctx context.Context, c Caller, method string, access Access, params json.RawMessage) (answered func(Code))
 	// Version is the version of the daemon, told to clients by hello.
 	Version string
 	// Ledger bounds the calls that run or whose answer is being fetched, what those
@@ -107,6 +112,8 @@ type Mux struct {
 	metrics *metrics
 	methods map[string]method
 	serving atomic.Bool
+	// refusals bounds how many refused calls are logged.
+	refusals *rate.Limiter
 
 	handlers sync.WaitGroup
 	// newCursor returns a cursor that nobody can guess.
@@ -153,6 +160,9 @@ func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
 	if cfg.Ledger == nil {
 		cfg.Ledger = budget.New(budget.DefaultLimits(), cfg.OwnerUID)
 	}
+	if cfg.Called == nil {
+		cfg.Called = func(context.Context, Caller, string, Access, json.RawMessage) func(Code) { return func(Code) {} }
+	}
 	if cfg.MaxAnswerBytes <= 0 {
 		cfg.MaxAnswerBytes = 4 << 20
 	}
@@ -162,6 +172,7 @@ func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
 		metrics:   newMetrics(reg),
 		methods:   make(map[string]method),
 		newCursor: randomCursor,
+		refusals:  rate.NewLimiter(rate.Every(time.Second), 20),
 		released:  func(uint64) {},
 	}
 	m.mu.calls = make(map[cursor]*call)

@@ -50,6 +50,8 @@ func (l *Loaded) validate() error {
 		{"http-debug", func(c *Config) error { return c.needsHTTP(c.HTTPDebug) }},
 		{"http-debug-allow-remote", (*Config).checkHTTPDebugAllowRemote},
 		{"log-file", func(c *Config) error { return absolute(c.LogFile) }},
+		{"audit", (*Config).checkAudit},
+		{"audit-full", (*Config).checkAuditFull},
 		{"start-timeout", (*Config).checkStartTimeout},
 	}
 	for _, c := range checks {
@@ -238,6 +240,33 @@ func (c *Config) checkStagingSize() error {
 func (c *Config) checkNoOpen() error {
 	if c.NoOpen == "on" && !c.Immutable && !c.Frozen() {
 		return fmt.Errorf("on needs names and content that do not change: set read-only and immutable as well, or manifest to frozen")
+	}
+	return nil
+}
+
+// AuditFile returns the file that takes the audit, "" if none does.
+func (c *Config) AuditFile() string {
+	if c.Audit == "syslog" || c.Audit == "journald" {
+		return ""
+	}
+	return c.Audit
+}
+
+func (c *Config) checkAudit() error {
+	switch file := c.AuditFile(); {
+	case file != "" && !filepath.IsAbs(file):
+		return fmt.Errorf("%q is neither syslog, journald nor the whole path of a file: write one of these", c.Audit)
+	case file != "" && file == c.LogFile:
+		return fmt.Errorf("%s is the log-file, too: give each a file of its own", file)
+	case c.Audit != "" && c.NoOpen == "on":
+		return fmt.Errorf("%s is to show who opens files, which no-open hides: set no-open to auto or off", c.Audit)
+	}
+	return nil
+}
+
+func (c *Config) checkAuditFull() error {
+	if c.AuditFull != "count" && c.Audit == "" {
+		return fmt.Errorf("%s is for an audit, and there is none: set audit as well", c.AuditFull)
 	}
 	return nil
 }

@@ -104,6 +104,22 @@ func CheckCacheDir(l *config.Loaded, at string) error {
 	return checkDisk(l, on)
 }
 
+// CheckAudit refuses a file for the audit that the mount would hide, or hold.
+func CheckAudit(l *config.Loaded, at string) error {
+	file := l.AuditFile()
+	if file == "" {
+		return nil
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if err != nil {
+		return l.Refuse("audit", fmt.Errorf("%s cannot be made: %w: choose a path in a directory that exists", file, err))
+	}
+	if mountpoint.Within(at, dir) {
+		return l.Refuse("audit", fmt.Errorf("%s lies on the mount %s that is to be audited: choose a path on a local disk", file, at))
+	}
+	return nil
+}
+
 // leastRoom is the free space without which the SSD tier would only evict.
 const leastRoom = 64 << 20
 

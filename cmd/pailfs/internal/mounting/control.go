@@ -12,13 +12,17 @@ import (
 
 // openControl makes the control channel and registers what this program answers.
 func (d *Daemon) openControl(context.Context) error {
-	d.mux = control.NewMux(control.MuxConfig{
+	cfg := control.MuxConfig{
 		OwnerUID:  uint32(os.Geteuid()),
 		Trusted:   callerNamespace,
 		ProcessOf: pailfs.ProcessOf,
 		Version:   d.Version,
 		Ledger:    d.loader.ledger,
-	}, d.registry, d.Log.Logger)
+	}
+	if d.audit != nil {
+		cfg.Called = d.called
+	}
+	d.mux = control.NewMux(cfg, d.registry, d.Log.Logger)
 	control.Handle(d.mux, wire.MethodStatus, control.Anyone, d.answerStatus)
 	control.Handle(d.mux, wire.MethodFlush, control.Anyone, d.answerFlush)
 	control.Handle(d.mux, wire.MethodDrain, control.Owner, d.answerDrain)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pailfs/pailfs/cache"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/access"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/audit"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/daemonlog"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/machine"
@@ -54,6 +55,7 @@ type Daemon struct {
 
 	web      *web.Server
 	page     *page.Page // nil where no address is set
+	audit    *audit.Log // nil without one
 	store    store
 	cache    *cache.Cache
 	names    names
@@ -126,7 +128,7 @@ func (d *Daemon) keepHeap(heap *machine.Heap) {
 
 // open opens every part in turn.
 func (d *Daemon) open(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{d.openWeb, d.openStore, d.openCache, d.openNames, d.openAttributes, d.openSpace, d.openPrefetch, d.openControl} {
+	for _, step := range []func(context.Context) error{d.openWeb, d.openAudit, d.openStore, d.openCache, d.openNames, d.openAttributes, d.openSpace, d.openPrefetch, d.openControl} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ func (d *Daemon) openMount() error {
 		FileMode:    0o666 &^ uint32(c.Umask),
 		DirMode:     0o777 &^ uint32(c.Umask),
 		Control:     controlAdapter{d.mux},
+		Audit:       d.auditor(),
 	}, d.names.shown, d.cache, d.registry, d.Log.Logger)
 	if err != nil {
 		return fmt.Errorf("mount %s at %s: %w", d.Source, d.At, err)

@@ -63,6 +63,9 @@ func (d *Daemon) Run(s *Signals) error {
 			return d.finish()
 		case <-s.reopen:
 			d.Log.Reopen()
+			if d.audit != nil {
+				d.audit.Reopen()
+			}
 		case <-s.drain:
 			d.draining.begin("SIGUSR1", time.Now().Add(drainNotice))
 		case request := <-d.umounts.requests:

@@ -8,7 +8,7 @@ import (
 )
 
 // Signals are the signals that a daemon obeys: SIGINT and SIGTERM stop it, SIGHUP
-// opens the log file again. At a terminal SIGHUP says that the terminal is gone
+// opens the log file and the audit again. At a terminal SIGHUP says that the terminal is gone
 // and stops it. SIGUSR1 says that the machine is about to go. SIGPIPE is ignored: a reader of our output that has gone must not
 // end a file system.
 type Signals struct {

@@ -43,7 +43,7 @@ func (d *Daemon) report() (wire.Status, error) {
 		st := d.writing.space.Status()
 		changes = &st
 	}
-	return wire.Status{
+	report := wire.Status{
 		Writing:     changes,
 		Drain:       d.draining.report(),
 		SpotNotice:  d.spot.notice(),
@@ -64,7 +64,12 @@ func (d *Daemon) report() (wire.Status, error) {
 		Loader:      d.loader.prefetch.Overview(),
 		Manifest:    d.names.report(d.Settings.Manifest, time.Now()),
 		MetadataTTL: time.Duration(d.Settings.MetadataTTL).Seconds(),
-	}, nil
+	}
+	if d.audit != nil {
+		audited := d.audit.Status()
+		report.Audit = &audited
+	}
+	return report, nil
 }
 
 func (d *Daemon) storeReport(stats latencyStats) wire.Store {

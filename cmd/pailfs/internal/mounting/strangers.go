@@ -32,6 +32,12 @@ func statusForStranger(r *wire.Status, caller control.Caller) {
 func statusForContainer(r *wire.Status) {
 	r.MountPoint, r.FileSystem.Mountpoint, r.Log = "", "", ""
 	r.FileSystem.Passthrough.Reason, r.FileSystem.ReadAheadReason = askTheOwner, ""
+	if a := r.Audit; a != nil {
+		a.To = ""
+		if a.Error != "" {
+			a.Error = askTheOwner
+		}
+	}
 	if m := &r.Manifest; m.File != "" {
 		m.Asked, m.File, m.Reason = "", "", askTheOwner
 	}

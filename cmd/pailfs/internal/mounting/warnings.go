@@ -49,6 +49,9 @@ func (d *Daemon) warningTexts() []string {
 	if text := d.web.Warning(); text != "" {
 		texts = append(texts, text)
 	}
+	if text := d.auditWarning(); text != "" {
+		texts = append(texts, text)
+	}
 	if access := d.store.client.Access(); access.Refused {
 		texts = append(texts, fmt.Sprintf("the object store refuses access since %s: %s: what is cached is served on, and what was written waits; SECURITY.md says for how long",
 			access.Since.UTC().Format(time.RFC3339), access.Reason))

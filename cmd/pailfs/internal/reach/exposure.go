@@ -24,6 +24,9 @@ func ExposablePaths(c *config.Config) []ExposablePath {
 	if c.LogFile != "" {
 		paths = append(paths, ExposablePath{"log-file", c.LogFile, true})
 	}
+	if file := c.AuditFile(); file != "" {
+		paths = append(paths, ExposablePath{"audit", file, true})
+	}
 	if c.Credentials == "file" {
 		path := c.CredentialsFile
 		if home, err := os.UserHomeDir(); path == "" && err == nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/cache"
+	"github.com/pailfs/pailfs/cmd/pailfs/internal/audit"
 	pailfs "github.com/pailfs/pailfs/fs"
 	"github.com/pailfs/pailfs/fs/writeback"
 	"github.com/pailfs/pailfs/manifest/follow"
@@ -43,6 +44,8 @@ type Status struct {
 	// SpotNotice is whether the machine was said to be taken back: SpotOff, SpotUnknown, SpotNone or
 	// SpotGiven.
 	SpotNotice string `json:"spot_notice"`
+	// Audit is absent where nothing is recorded.
+	Audit *audit.Status `json:"audit,omitempty"`
 	// MetadataTTL is for how many seconds a name is believed.
 	MetadataTTL float64 `json:"metadata_ttl_seconds"`
 }
