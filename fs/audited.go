@@ -68,6 +68,19 @@ func (n *inode) audited() Version {
 	return Version{}
 }
 
+// sized returns the size that a file has now, nil if that is not known: what was written in
+// passthrough shows in nothing else.
+func (n *inode) sized() *Change {
+	file := n.file.Load()
+	if file == nil {
+		return nil
+	}
+	if st, err := file.Stat(); err == nil {
+		return &Change{Size: &st.Size}
+	}
+	return nil
+}
+
 // child returns the path of a name in a directory.
 func (a *audited) child(dir uint64, name string) string {
 	n := a.inodes.nodes.get(dir)
@@ -195,7 +208,7 @@ func (o *auditedOpen) closed(at time.Time) Operation {
 	r.Verb, r.Change, r.Truncated = CloseFile, nil, false
 	r.Took, r.Began = at.Sub(r.Began), at
 	if r.Access != readAccess && o.node != nil {
-		r.Object = o.node.audited()
+		r.Object, r.Change = o.node.audited(), o.node.sized()
 	}
 	r.Read, r.Written, r.Errno = o.read.Load(), o.written.Load(), syscall.Errno(o.errno.Load())
 	return r
@@ -342,6 +355,42 @@ func (a *audited) RemoveXAttr(cancel <-chan struct{}, in *fuse.InHeader, name st
 	r.at(a.inodes.nodes.get(in.NodeId))
 	r.record.Name = name
 	return r.done(a.filesystem.RemoveXAttr(cancel, in, name))
+}
+
+// GetAttr implements [fuse.RawFileSystem]. The kernel asks before it refuses what a file's mode
+// does not allow.
+func (a *audited) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	status := a.filesystem.GetAttr(cancel, in, out)
+	if !status.Ok() || in.Flags()&fuse.FUSE_GETATTR_FH != 0 || in.Caller.Uid == 0 {
+		return status
+	}
+	caller := callers.Rights{Caller: &in.Caller}
+	attempt, refused := caller.Refused(out.Mode, out.Uid, out.Gid)
+	if !refused {
+		return status
+	}
+	r, admitted := a.admit(cancel, &in.Caller, verbs[attempt.Kind])
+	if !admitted.Ok() {
+		return status // the caller is being killed, and sees no answer
+	}
+	r.at(a.inodes.nodes.get(in.NodeId))
+	r.record.ByKernel = true
+	switch attempt.Kind {
+	case callers.Open:
+		r.record.Access, r.record.Truncated = accessOf(attempt.Flags), attempt.Flags&syscall.O_TRUNC != 0
+	case callers.Execute:
+		r.record.Access = "execute"
+	}
+	r.done(fuse.EACCES)
+	return status
+}
+
+// verbs are the verbs of what the kernel refuses.
+var verbs = map[callers.Kind]Verb{
+	callers.Open: OpenFile, callers.Execute: OpenFile, callers.Truncate: Truncate, callers.Utimens: Utimens,
+	callers.SetXAttr: SetXAttr, callers.RemoveXAttr: RemoveXAttr, callers.Chmod: Chmod, callers.Chown: Chown,
+	callers.Unlink: Unlink, callers.Rmdir: Rmdir, callers.Mkdir: Mkdir, callers.Mknod: Mknod, callers.Symlink: Symlink,
+	callers.Link: Link, callers.Rename: Rename,
 }
 
 // makes records a request that makes a name.

@@ -84,13 +84,17 @@ type Operation struct {
 	// which count what came to the daemon until CloseFile, then miss that.
 	Passthrough   bool
 	Read, Written int64
-	// Change is what Truncate, Fallocate, Chmod, Chown and Utimens asked for.
+	// Change is what Truncate, Fallocate, Chmod, Chown and Utimens asked for, the mode of what
+	// is made, and the size that a file has at CloseFile which may have been written.
 	Change *Change
 	// Name is that of an extended attribute, or the target of Symlink.
 	Name string
 	// Errno is why it failed, or 0. Of CloseFile it is the first error that reading, writing
 	// or closing met.
 	Errno syscall.Errno
+	// ByKernel says that the kernel refused it, by the mode of Path, which may be a directory on
+	// the way: the daemon was asked for that mode alone.
+	ByKernel bool
 }
 
 // Change is what was asked to be changed of a file; nil means left as it is. A zero time means

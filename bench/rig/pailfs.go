@@ -23,6 +23,8 @@ type Pailfs struct {
 	Variant string
 	// Flags are added to those of every mount.
 	Flags []string
+	// Audit records what is done, in a file beside the log.
+	Audit bool
 	// Stays lets the daemon outlive this process.
 	Stays bool
 }
@@ -79,6 +81,9 @@ func (d Pailfs) Start(ctx context.Context, p Place) (Session, error) {
 	}
 	if p.CacheBytes > 0 {
 		args = append(args, "--memory", fmt.Sprintf("%dKiB", boundedMemory>>10), "--cache-size", fmt.Sprintf("%dKiB", (p.CacheBytes-boundedMemory)>>10))
+	}
+	if d.Audit {
+		args = append(args, "--audit", filepath.Join(p.Work, "pailfs.audit"))
 	}
 	s.Command = append(args, d.Flags...)
 	s.mount, err = startMount(ctx, at, processConfig{

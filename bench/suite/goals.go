@@ -52,6 +52,13 @@ func Goals() []Goal {
 		versusDisk("small-warm-1", "small files warm, 1 reader, ordinary", "read/small-warm", rig.Pailfs{}, 1, 0.12),
 		versusDisk("small-warm-4", "small files warm, 4 readers, ordinary", "read/small-warm", rig.Pailfs{}, 4, 0.18),
 		{
+			Name: "audit", Work: "small files warm, 1 reader, with an audit",
+			Take: func(ctx context.Context, r *Runner) (Taken, error) {
+				t := result.Target{Name: "audit", Work: "small files warm, 1 reader, with an audit in a file", Against: "the same mount without one", Want: 0.97}
+				return r.compare(ctx, "read/small-warm", Options{}, Subject{Driver: rig.Pailfs{Variant: "audit", Audit: true}}, Subject{Driver: rig.Pailfs{}}, t)
+			},
+		},
+		{
 			Name: "small-cold", Work: "small files cold, 8 readers",
 			Take: func(ctx context.Context, r *Runner) (Taken, error) {
 				t := result.Target{Name: "small-cold", Work: "small files cold, 8 readers, profile seed", Against: "8 bare clients", Want: 0.95}

@@ -80,6 +80,11 @@ func (r *Rights) Member(gid uint32) bool {
 	if r.Caller.Gid == gid || r.capable(unix.CAP_FSETID) {
 		return true
 	}
+	return r.inGroup(gid)
+}
+
+// inGroup reports whether gid is among the caller's supplementary groups.
+func (r *Rights) inGroup(gid uint32) bool {
 	groups, _ := r.field("Groups:")
 	return slices.Contains(strings.Fields(groups), strconv.FormatUint(uint64(gid), 10))
 }
@@ -95,23 +100,43 @@ const settles = 1000
 // InChown reports whether the caller is in chown(2) or its kin at this moment. To see that
 // of others takes CAP_SYS_PTRACE, and a PID that is one here: seen is false without.
 func (r *Rights) InChown() (in, seen bool) {
+	number, _, seen := r.call()
+	return seen && slices.Contains(chownCalls[:], number), seen
+}
+
+// call returns the number and the arguments of the system call that the caller is in, as InChown
+// sees it; the number is -1 for none.
+func (r *Rights) call() (number int, arguments []uint64, seen bool) {
 	if r.Caller.Pid == 0 {
-		return false, false
+		return 0, nil, false
 	}
 	path := "/proc/" + strconv.FormatUint(uint64(r.Caller.Pid), 10) + "/syscall"
 	for range settles {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return false, false
+			return 0, nil, false
 		}
-		number, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-		if number != "running" {
-			n, err := strconv.Atoi(number)
-			return err == nil && slices.Contains(chownCalls[:], n), true
+		words := strings.Fields(string(text))
+		if len(words) == 0 {
+			return -1, nil, true
 		}
-		time.Sleep(100 * time.Microsecond)
+		if words[0] == "running" {
+			time.Sleep(100 * time.Microsecond)
+			continue
+		}
+		if number, err = strconv.Atoi(words[0]); err != nil {
+			return -1, nil, true
+		}
+		for _, word := range words[1:] {
+			argument, err := strconv.ParseUint(word, 0, 64)
+			if err != nil {
+				break
+			}
+			arguments = append(arguments, argument)
+		}
+		return number, arguments, true
 	}
-	return false, false
+	return 0, nil, false
 }
 
 // AsksNothing reports whether a SETATTR is the kernel's way to say that a file loses

@@ -76,6 +76,7 @@ func appendLine(buf []byte, seq uint64, e *entry) []byte {
 	if e.Errno != 0 {
 		l.number("errno", int64(e.Errno))
 		l.some("error", errnoName(e.Errno))
+		l.flag("by_kernel", e.ByKernel)
 	}
 	if l.raw != nil {
 		l.buf = append(l.buf, `,"raw":{`...)
