@@ -191,7 +191,7 @@ func parseMetrics(text string) []metric {
 
 func TestMetricsDocumentListsWhatARunningMountExports(t *testing.T) {
 	s := programtest.NewScene(t)
-	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--http=0")...)
+	programtest.StartForeground(t, programtest.Environ(), s.At, s.MountArgs("--http=0", "--audit="+filepath.Join(t.TempDir(), "audit"))...)
 	// Metrics with labels appear with their first value: make some.
 	s.Reads()
 	if _, err := os.Stat(filepath.Join(s.At, "missing")); !os.IsNotExist(err) {

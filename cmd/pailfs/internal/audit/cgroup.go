@@ -14,8 +14,8 @@ import (
 //
 // with the dashes of the UID as underscores under systemd, for which a dash is a level. Control
 // groups of version 1 have a line for each controller, those of version 2 one. kubepods may lie
-// below another directory, such as that of a kubelet that is itself in a container; the innermost
-// pod counts.
+// below another directory, such as that of a kubelet that is itself in a container, and has its
+// name before its own under systemd; the innermost pod counts.
 func podOf(cgroup string) (pod, container string) {
 	for line := range strings.Lines(cgroup) {
 		_, rest, _ := strings.Cut(strings.TrimRight(line, "\n"), ":")
@@ -33,7 +33,7 @@ func podOf(cgroup string) (pod, container string) {
 func podOfPath(path string) (pod, container string) {
 	inside := false
 	for step := range strings.SplitSeq(path, "/") {
-		if strings.HasPrefix(step, "kubepods") {
+		if strings.HasPrefix(step, "kubepods") || strings.Contains(step, "-kubepods") {
 			inside = true
 		}
 		if !inside {

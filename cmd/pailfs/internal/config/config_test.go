@@ -172,6 +172,10 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"remote debug on loopback":   {map[string]string{"http": "9321", "http-debug": "true", "http-debug-allow-remote": "true"}, "set http-debug and http-allow-remote"},
 		"names for nobody":           {map[string]string{"http": "9321", "http-hosts": "a"}, "set http-allow-remote"},
 		"name with a port":           {map[string]string{"http": "9321", "http-allow-remote": "true", "http-hosts": "a,b:1"}, `"b:1" is not a name`},
+		"relative audit":             {map[string]string{"audit": "x.audit"}, "neither syslog, journald nor the whole path"},
+		"audit in the log":           {map[string]string{"audit": "/x", "log-file": "/x"}, "is the log-file, too"},
+		"audit without opens":        {map[string]string{"audit": "syslog", "no-open": "on", "read-only": "true", "immutable": "true"}, "which no-open hides"},
+		"nothing to be full":         {map[string]string{"audit-full": "block"}, "set audit as well"},
 		"relative log":               {map[string]string{"log-file": "x.log"}, "is relative"},
 		"no time to start":           {map[string]string{"start-timeout": "0s"}, "leaves no time"},
 	} {

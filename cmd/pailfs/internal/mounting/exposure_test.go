@@ -265,6 +265,7 @@ func TestPathsThatOthersCanReplaceAreRefusedOrWarnedOf(t *testing.T) {
 	}
 	for _, flags := range [][]string{
 		{"--log-file=" + filepath.Join(open, "log")},
+		{"--audit=" + filepath.Join(open, "audit")},
 		{"--credentials=file", "--credentials-file=" + keys},
 	} {
 		o := programtest.Run(t, programtest.Environ(), s.MountArgs(flags...)...)
