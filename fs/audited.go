@@ -196,8 +196,6 @@ func (a *audited) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 	open := a.opens.remove(in.Fh)
 	a.filesystem.Release(cancel, in)
 	if open != nil {
-		// Nobody waits for this, and nobody can be killed instead.
-		_ = a.to.Admit(callers.NewRequest(&fuse.Caller{}, nil))
 		a.to.Done(open.closed(time.Now()))
 	}
 }
@@ -218,7 +216,6 @@ func (o *auditedOpen) closed(at time.Time) Operation {
 func (a *audited) closeOpens() {
 	now := time.Now()
 	for _, open := range a.opens.removeAll() {
-		_ = a.to.Admit(callers.NewRequest(&fuse.Caller{}, nil)) // nobody can be killed instead
 		a.to.Done(open.closed(now))
 	}
 }

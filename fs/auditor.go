@@ -14,7 +14,8 @@ type Auditor interface {
 	// Admit is called before an operation, and may wait for room for its record. An error is
 	// ctx's: then the operation is not done, and not told of. Otherwise Done follows.
 	Admit(ctx context.Context) error
-	// Done takes the record of an operation. It keeps what op points to.
+	// Done takes the record of an operation. It keeps what op points to. CloseFile is not
+	// admitted: nobody waits for it, and there are no more of them than opens.
 	Done(op Operation)
 }
 

@@ -60,7 +60,7 @@ func (m *Mux) serveCall(ctx context.Context, caller Caller, f frame) frame {
 	// They are decoded now: the ioctl's buffer is not ours after the answer, while the
 	// method may run on.
 	do, prompt, size := method.prepare(caller, req.Params)
-	answered := m.cfg.Called(ctx, caller, req.Method, method.access, req.Params)
+	answered := m.cfg.Called(ctx, caller, req.Method, req.Params)
 	// To find out who it is costs more than a prompt method: until it is refused as a guest,
 	// a caller is presumed to be one.
 	presumed := prompt && method.access == Anyone && m.privileged(caller)

@@ -83,7 +83,7 @@ type MuxConfig struct {
 	// Called, if set, is told of every call of a method that there is, with its parameters as
 	// they came, which it must not keep. ctx ends with the request. What it returns is called
 	// with how the call was answered, before the answer can be seen.
-	Called func(ctx context.Context, c Caller, method string, access Access, params json.RawMessage) (answered func(Code))
+	Called func(ctx context.Context, c Caller, method string, params json.RawMessage) (answered func(Code))
 	// Version is the version of the daemon, told to clients by hello.
 	Version string
 	// Ledger bounds the calls that run or whose answer is being fetched, what those
@@ -161,7 +161,7 @@ func NewMux(cfg MuxConfig, reg prometheus.Registerer, log *slog.Logger) *Mux {
 		cfg.Ledger = budget.New(budget.DefaultLimits(), cfg.OwnerUID)
 	}
 	if cfg.Called == nil {
-		cfg.Called = func(context.Context, Caller, string, Access, json.RawMessage) func(Code) { return func(Code) {} }
+		cfg.Called = func(context.Context, Caller, string, json.RawMessage) func(Code) { return func(Code) {} }
 	}
 	if cfg.MaxAnswerBytes <= 0 {
 		cfg.MaxAnswerBytes = 4 << 20

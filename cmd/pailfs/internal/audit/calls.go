@@ -49,9 +49,9 @@ type parameters struct {
 }
 
 // Call begins the record of a call of the control channel. Of c the ids, the thread and the
-// directory count. What it returns is to be called with the code of the answer. waits says that
-// the call may wait for room: those of the owner must not, or nobody could unmount.
-func (l *Log) Call(ctx context.Context, c pailfs.Caller, method string, waits bool, params json.RawMessage) (answered func(code string)) {
+// directory count. What it returns is to be called with the code of the answer. waits is
+// asked whether the call may wait for room: those of the owner must not, or nobody could unmount.
+func (l *Log) Call(ctx context.Context, c pailfs.Caller, method string, waits func() bool, params json.RawMessage) (answered func(code string)) {
 	e := entry{
 		Operation: pailfs.Operation{Verb: verbOf(method), UID: c.UID, GID: c.GID, Began: time.Now()},
 		call:      &call{method: method},
@@ -83,8 +83,8 @@ func (l *Log) Call(ctx context.Context, c pailfs.Caller, method string, waits bo
 
 // admitCall admits a call: beyond the bound if it may not wait or was interrupted, which does
 // not stop it.
-func (l *Log) admitCall(ctx context.Context, waits bool) {
-	if l.cfg.Full != Block || waits && l.Admit(ctx) == nil {
+func (l *Log) admitCall(ctx context.Context, waits func() bool) {
+	if l.cfg.Full != Block || waits() && l.Admit(ctx) == nil {
 		return
 	}
 	l.mu.Lock()

@@ -170,15 +170,15 @@ func (l *Log) Admit(ctx context.Context) error {
 // Done implements [pailfs.Auditor].
 func (l *Log) Done(op pailfs.Operation) { l.add(&entry{Operation: op}) }
 
-// add queues the record of an operation that was admitted.
+// add queues the record of an operation that was admitted, or of a close.
 func (l *Log) add(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	admitted := l.cfg.Full == Block
-	if admitted {
+	bounded := l.cfg.Full != Block
+	if !bounded && e.Verb != pailfs.CloseFile {
 		l.mu.admitted--
 	}
-	if l.mu.over || !admitted && len(l.mu.queue) >= l.cfg.queued {
+	if l.mu.over || bounded && len(l.mu.queue) >= l.cfg.queued {
 		l.drop(1, e.Began)
 		return
 	}

@@ -460,15 +460,16 @@ func TestCallsOfTheControlChannel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // who is interrupted waits for no room, and its call goes on
 	c := pailfs.Caller{UID: 1, Dir: "base"}
+	stranger, owner := func() bool { return true }, func() bool { return false }
 	many := `{"base":"b","paths":["` + strings.Repeat(`x","`, mostPaths) + `../y"]}`
 	for range 50 {
-		l.Call(ctx, c, "loader.preload", true, json.RawMessage(`{}`))("ok")
-		l.Call(ctx, c, "flush", true, json.RawMessage(`{"path":"","begun":"2026-01-01T00:00:00Z"}`))("ok")
-		l.Call(ctx, c, "umount", false, json.RawMessage(`{"result":true}`))("ok")
-		l.Call(ctx, c, "loader.preload", true, json.RawMessage(`{}`))("refused")
-		l.Call(ctx, c, "flush", true, json.RawMessage(`{"path":"a"}`))("ok")
-		l.Call(ctx, c, "umount", false, json.RawMessage(`{}`))("ok")
-		l.Call(ctx, c, "warm.add", true, json.RawMessage(many))("failed")
+		l.Call(ctx, c, "loader.preload", stranger, json.RawMessage(`{}`))("ok")
+		l.Call(ctx, c, "flush", stranger, json.RawMessage(`{"path":"","begun":"2026-01-01T00:00:00Z"}`))("ok")
+		l.Call(ctx, c, "umount", owner, json.RawMessage(`{"result":true}`))("ok")
+		l.Call(ctx, c, "loader.preload", stranger, json.RawMessage(`{}`))("refused")
+		l.Call(ctx, c, "flush", stranger, json.RawMessage(`{"path":"a"}`))("ok")
+		l.Call(ctx, c, "umount", owner, json.RawMessage(`{}`))("ok")
+		l.Call(ctx, c, "warm.add", stranger, json.RawMessage(many))("failed")
 	}
 	must(t, l.Close())
 	var got []string

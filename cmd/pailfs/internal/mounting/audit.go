@@ -37,9 +37,12 @@ func (d *Daemon) auditor() pailfs.Auditor {
 }
 
 // called tells the audit of a call of the control channel.
-func (d *Daemon) called(ctx context.Context, c control.Caller, method string, access control.Access, params json.RawMessage) func(control.Code) {
+func (d *Daemon) called(ctx context.Context, c control.Caller, method string, params json.RawMessage) func(control.Code) {
 	// Who may unmount must not wait for an audit that nobody can write.
-	waits := access != control.Owner || !d.mux.MayOwn(c)
+	waits := func() bool {
+		c.PID, _ = pailfs.ProcessOf(c.TID)
+		return !d.mux.MayOwn(c)
+	}
 	answered := d.audit.Call(ctx, pailfs.Caller{UID: c.UID, GID: c.GID, TID: c.TID, Dir: c.Dir}, method, waits, params)
 	return func(code control.Code) { answered(string(code)) }
 }

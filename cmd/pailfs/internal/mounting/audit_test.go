@@ -150,7 +150,7 @@ func TestMountWithAFullAuditDisk(t *testing.T) {
 		}
 	})
 	programtest.MustRun(t, s.MountArgs("--detach", "--audit="+filepath.Join(dir, "audit"), "--audit-full=block")...)
-	cmd := exec.Command("sh", "-c", "while :; do : <"+filepath.Join(s.At, "dir", "file")+"; done")
+	cmd := exec.Command("sh", "-c", `while true <"$1"; do :; done`, "sh", filepath.Join(s.At, "dir", "file"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
