@@ -149,16 +149,22 @@ func TestAuditIsToldOfEachOperation(t *testing.T) {
 		want []string
 	}{
 		{"read", func() { readAll(t, w.path("read")) }, []string{"open /read for read is read", "close /read for read is read read 7 written 0"}},
-		{"create and write", func() { must(t, os.WriteFile(w.path("new"), []byte("12345"), 0o640)) },
-			[]string{"create /new for write truncated mode 640", "close /new for write size 5 read 0 written 5"}},
-		{"write anew", func() { must(t, os.WriteFile(w.path("rewritten"), []byte("12"), 0o640)) },
-			[]string{"open /rewritten for write truncated is rewritten", "close /rewritten for write size 2 read 0 written 2"}},
+		{
+			"create and write", func() { must(t, os.WriteFile(w.path("new"), []byte("12345"), 0o640)) },
+			[]string{"create /new for write truncated mode 640", "close /new for write size 5 read 0 written 5"},
+		},
+		{
+			"write anew", func() { must(t, os.WriteFile(w.path("rewritten"), []byte("12"), 0o640)) },
+			[]string{"open /rewritten for write truncated is rewritten", "close /rewritten for write size 2 read 0 written 2"},
+		},
 		{"truncate", func() { must(t, os.Truncate(w.path("cut"), 3)) }, []string{"truncate /cut is cut size 3"}},
 		{"rename", func() { must(t, os.Rename(w.path("moved"), w.path("replaced"))) }, []string{"rename /moved to /replaced is moved over replaced"}},
-		{"an exchange", func() {
-			fails(unix.Renameat2(unix.AT_FDCWD, w.path("read"), unix.AT_FDCWD, w.path("cut"), unix.RENAME_EXCHANGE), unix.EINVAL)
+		{
+			"an exchange", func() {
+				fails(unix.Renameat2(unix.AT_FDCWD, w.path("read"), unix.AT_FDCWD, w.path("cut"), unix.RENAME_EXCHANGE), unix.EINVAL)
+			},
+			[]string{"rename /read to /cut is read over cut EINVAL"},
 		},
-			[]string{"rename /read to /cut is read over cut EINVAL"}},
 		{"unlink", func() { must(t, os.Remove(w.path("removed"))) }, []string{"unlink /removed is removed"}},
 		{"mkdir", func() { must(t, os.Mkdir(w.path("d"), 0o750)) }, []string{"mkdir /d mode 750"}},
 		{"rmdir of what is not empty", func() { fails(unix.Rmdir(w.path("dir")), unix.ENOTEMPTY) }, []string{"rmdir /dir ENOTEMPTY"}},
@@ -173,8 +179,10 @@ func TestAuditIsToldOfEachOperation(t *testing.T) {
 		{"setxattr", func() { must(t, unix.Setxattr(w.path("read"), "user.a", []byte("secret"), 0)) }, []string{"setxattr /read name user.a is read"}},
 		{"removexattr", func() { must(t, unix.Removexattr(w.path("read"), "user.a")) }, []string{"removexattr /read name user.a is read"}},
 		{"a stranger reads", func() { stranger("cat", w.path("private")) }, []string{"open /private for read is private EACCES by the kernel"}},
-		{"a stranger writes", func() { stranger("dd", "if=/dev/null", "conv=notrunc", "of="+w.path("rewritten")) },
-			[]string{"open /rewritten for write EACCES by the kernel"}},
+		{
+			"a stranger writes", func() { stranger("dd", "if=/dev/null", "conv=notrunc", "of="+w.path("rewritten")) },
+			[]string{"open /rewritten for write EACCES by the kernel"},
+		},
 		{"a stranger passes a directory", func() { stranger("cat", w.path("dir/inside")) }, []string{"open /dir for read EACCES by the kernel"}},
 	} {
 		// Publication changes what is known of versions.

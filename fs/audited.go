@@ -138,7 +138,6 @@ type auditedOpen struct {
 	node *inode
 	// opened is the record of the open, of which that of the close is made.
 	opened Operation
-	began  time.Time
 
 	read, written atomic.Int64
 	errno         atomic.Uint32

@@ -138,8 +138,14 @@ func TestDocumentHasEveryFieldAndVerb(t *testing.T) {
 	attribute := full("/", "")
 	attribute.Verb, attribute.Name = pailfs.SetXAttr, "user.a"
 	own := &entry{Operation: pailfs.Operation{Verb: verbDropped}, own: []member{
-		{"source", ""}, {"mountpoint", ""}, {"version", ""}, {"full", ""}, {"reason", ""},
-		{"records", uint64(1)}, {"first", time.Time{}}, {"last", time.Time{}},
+		{"source", ""},
+		{"mountpoint", ""},
+		{"version", ""},
+		{"full", ""},
+		{"reason", ""},
+		{"records", uint64(1)},
+		{"first", time.Time{}},
+		{"last", time.Time{}},
 	}}
 	have := map[string]bool{}
 	for _, e := range []*entry{full("/", "/b"), called, link, attribute, own} {

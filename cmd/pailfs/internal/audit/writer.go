@@ -37,7 +37,8 @@ func (l *Log) run() {
 			l.writer.deliver()
 			continue
 		}
-		closing := l.collect()
+		l.collect()
+		var closing bool
 		for {
 			batch, closing = l.take(batch)
 			if len(batch) == 0 {
@@ -58,12 +59,12 @@ func (l *Log) run() {
 }
 
 // collect waits for more records for a moment, unless the log is being closed.
-func (l *Log) collect() (closing bool) {
+func (l *Log) collect() {
 	l.mu.Lock()
-	closing = l.mu.closing
+	closing := l.mu.closing
 	l.mu.Unlock()
 	if closing {
-		return true
+		return
 	}
 	timer := time.NewTimer(l.cfg.linger)
 	defer timer.Stop()
@@ -71,7 +72,6 @@ func (l *Log) collect() (closing bool) {
 	case <-timer.C:
 	case <-l.wake: // half full, or being closed
 	}
-	return false
 }
 
 // take returns what is queued, and lets those go on who wait for room. spare is used for what
