@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"os"
 	"path/filepath"
@@ -26,7 +27,7 @@ type commonFlags struct {
 	Keep  bool   `help:"Leave data, caches and logs in the work directory."`
 
 	// sizes replace the full ones, if set by the command.
-	sizes suite.Sizes
+	sizes workload.Sizes
 }
 
 // programs is the directory of the programs that are measured.
@@ -57,7 +58,7 @@ func isProgram(path string) bool {
 type session struct {
 	runner *suite.Runner
 	report *result.Report
-	sizes  suite.Sizes
+	sizes  workload.Sizes
 	work   string
 	keep   bool
 }
@@ -71,12 +72,12 @@ func (f commonFlags) open(p program) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	sizes, runs, prepare := suite.Full(), 5, int64(4<<30)
-	if f.sizes != (suite.Sizes{}) {
+	sizes, runs, prepare := workload.Full(), 5, int64(4<<30)
+	if f.sizes != (workload.Sizes{}) {
 		sizes = f.sizes
 	}
 	if f.Short {
-		sizes, runs, prepare = suite.Short(), 1, 0
+		sizes, runs, prepare = workload.Short(), 1, 0
 	}
 	if f.Runs > 0 {
 		runs = f.Runs

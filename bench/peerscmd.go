@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (c *peersCmd) Run(p program) error {
 		return err
 	}
 	if !c.Short && !c.Full {
-		c.sizes = suite.Quick()
+		c.sizes = workload.Quick()
 	}
 	if c.Runs == 0 && !c.Short {
 		c.Runs = 3
@@ -94,10 +95,10 @@ func (c *peersCmd) drivers(p program) ([]rig.Driver, error) {
 	return drivers, nil
 }
 
-func (c *peersCmd) workloads() ([]suite.Workload, error) {
-	var chosen []suite.Workload
+func (c *peersCmd) workloads() ([]workload.Workload, error) {
+	var chosen []workload.Workload
 	if len(c.Workloads) == 0 {
-		for _, w := range suite.Workloads(suite.Full()) {
+		for _, w := range suite.Workloads(workload.Full()) {
 			if w.Task == nil || !w.Task.Only { // what is restored is measured with its writing
 				chosen = append(chosen, w)
 			}
@@ -105,7 +106,7 @@ func (c *peersCmd) workloads() ([]suite.Workload, error) {
 		return chosen, nil
 	}
 	for _, name := range c.Workloads {
-		w, err := suite.Find(suite.Full(), name)
+		w, err := suite.Find(workload.Full(), name)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +116,7 @@ func (c *peersCmd) workloads() ([]suite.Workload, error) {
 }
 
 // measure takes every workload with every client that has a part in it.
-func (c *peersCmd) measure(p program, s *session, workloads []suite.Workload, drivers []rig.Driver) error {
+func (c *peersCmd) measure(p program, s *session, workloads []workload.Workload, drivers []rig.Driver) error {
 	for _, named := range workloads {
 		w, err := suite.Find(s.sizes, named.Name)
 		if err != nil {
@@ -154,7 +155,7 @@ func (c *peersCmd) measure(p program, s *session, workloads []suite.Workload, dr
 }
 
 // comparison is what pailfs is shown beside.
-var comparison = result.Comparison{Limits: []string{"disk", "bare"}, Subject: "pailfs", Why: suite.Behind()}
+var comparison = result.Comparison{Limits: []string{"disk", "bare"}, Subject: "pailfs"}
 
 // write puts table, pictures and results into a directory of their own.
 func (c *peersCmd) write(p program, r *result.Report) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"maps"
 	"slices"
 	"text/tabwriter"
@@ -40,7 +41,7 @@ func (c *runCmd) Run(p program) error {
 		drivers = append(drivers, d)
 	}
 	for _, name := range c.Workloads {
-		if _, err := suite.Find(suite.Full(), name); err == nil {
+		if _, err := suite.Find(workload.Full(), name); err == nil {
 			continue
 		}
 		if _, err := suite.FindStudy(name); err != nil {
@@ -109,7 +110,7 @@ func (c *runCmd) measure(p program, s *session, drivers []rig.Driver) error {
 }
 
 // bareSubject is the bare client at its best for w.
-func bareSubject(p program, s *session, w suite.Workload, o suite.Options) (suite.Subject, error) {
+func bareSubject(p program, s *session, w workload.Workload, o suite.Options) (suite.Subject, error) {
 	if w.Task != nil {
 		return suite.Subject{Driver: rig.Bare{}}, nil
 	}
@@ -125,7 +126,7 @@ func bareSubject(p program, s *session, w suite.Workload, o suite.Options) (suit
 
 func listWorkloads(p program) error {
 	fmt.Fprintln(p.stdout, "workloads:")
-	for _, w := range suite.Workloads(suite.Full()) {
+	for _, w := range suite.Workloads(workload.Full()) {
 		fmt.Fprintf(p.stdout, "  %-18s %s\n", w.Name, w.Help)
 	}
 	for _, s := range suite.Studies() {

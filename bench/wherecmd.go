@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 
 	"github.com/pailfs/pailfs/bench/result"
@@ -32,15 +33,15 @@ Example:
 // Run implements the command.
 func (c *whereCmd) Run(p program) error {
 	if !c.Short && !c.Full {
-		c.sizes = suite.Quick()
+		c.sizes = workload.Quick()
 	}
 	if len(c.Workloads) == 0 {
-		for _, w := range suite.Workloads(suite.Full()) {
+		for _, w := range suite.Workloads(workload.Full()) {
 			c.Workloads = append(c.Workloads, w.Name)
 		}
 	}
 	for _, name := range c.Workloads {
-		if _, err := suite.Find(suite.Full(), name); err != nil {
+		if _, err := suite.Find(workload.Full(), name); err != nil {
 			return err
 		}
 	}

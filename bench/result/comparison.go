@@ -16,9 +16,6 @@ type Comparison struct {
 	// Subject is the one that the comparison is about. All others are peers.
 	Limits  []string
 	Subject string
-	// Why says of a workload what keeps the subject behind others there, as far as is
-	// known.
-	Why map[string]string
 }
 
 // Row is one workload.
@@ -130,13 +127,7 @@ func (c Comparison) WriteMarkdown(w io.Writer, r *Report) error {
 				ShowValue(least, s.Metric), ShowValue(most, s.Metric), times(s, limit), ofPeer,
 				seconds(s.MedianOf(func(x *Sample) float64 { return x.DaemonCPU })),
 				scaled(s.MedianOf(func(x *Sample) float64 { return float64(x.DaemonPeak) }), "B"),
-				s.MedianOf(func(x *Sample) float64 {
-					sum := int64(0)
-					for _, n := range x.Requests {
-						sum += n
-					}
-					return float64(sum)
-				}))
+				s.MedianOf(requests))
 		}
 	}
 	c.writeBehind(&b, rows)
@@ -163,7 +154,7 @@ const (
 )
 
 // writeBehind says at which workloads the subject, in each of its configurations, is
-// behind the best peer, or has less than half of the limit, and why where that is known.
+// behind the best peer, or has less than half of the limit, and why as far as that was measured.
 func (c Comparison) writeBehind(b *strings.Builder, rows []Row) {
 	b.WriteString("\nWhere it is behind:\n\n")
 	none := true
@@ -182,11 +173,7 @@ func (c Comparison) writeBehind(b *strings.Builder, rows []Row) {
 				}
 				if t := Times(s, other.series); t < other.bound {
 					none = false
-					why := c.Why[row.Workload]
-					if why == "" {
-						why = "not looked into"
-					}
-					fmt.Fprintf(b, "- `%s`, %s: %.2f of %s (%s, %s); %s.\n", row.Workload, s.Client, t, other.series.Client, s.Show(), other.series.Show(), why)
+					fmt.Fprintf(b, "- `%s`, %s: %.2f of %s (%s, %s); %s.\n", row.Workload, s.Client, t, other.series.Client, s.Show(), other.series.Show(), reason(s, other.series))
 				}
 			}
 		}

@@ -243,19 +243,19 @@ func TestComparisonSetsClientsBesideLimitAndPeer(t *testing.T) {
 	}
 }
 
-func TestWhatIsBehindIsSaidWithItsReason(t *testing.T) {
+func TestWhatIsBehindIsSaid(t *testing.T) {
 	busy := series("s3fs", 400)
 	busy.Workload, busy.Samples[0].ServerShare = "busy", 0.7
 	ours := series("pailfs", 40)
 	ours.Workload = "busy"
 	r := &Report{Series: []Series{*series("pailfs", 40), *series("pailfs-immutable", 98), *series("disk", 100), *series("s3fs", 80), *ours, *busy}}
-	c := Comparison{Limits: []string{"disk"}, Subject: "pailfs", Why: map[string]string{r.Series[0].Workload: "it is slow"}}
+	c := Comparison{Limits: []string{"disk"}, Subject: "pailfs"}
 	var b strings.Builder
 	if err := c.WriteMarkdown(&b, r); err != nil {
 		t.Fatal(err)
 	}
 	_, notes, _ := strings.Cut(b.String(), "Where it is behind:")
-	for want, count := range map[string]int{", pailfs: 0.50 of s3fs": 1, ", pailfs: 0.40 of disk": 1, "it is slow": 2, "immutable": 0, "busy": 0} {
+	for want, count := range map[string]int{", pailfs: 0.50 of s3fs": 1, ", pailfs: 0.40 of disk": 1, noReason: 2, "immutable": 0, "busy": 0} {
 		if strings.Count(notes, want) != count {
 			t.Errorf("%q is there %d times, want %d:\n%s", want, strings.Count(notes, want), count, notes)
 		}
@@ -264,6 +264,65 @@ func TestWhatIsBehindIsSaidWithItsReason(t *testing.T) {
 	b.Reset()
 	if err := c.WriteMarkdown(&b, r); err != nil || !strings.Contains(b.String(), "- nowhere") {
 		t.Errorf("%v:\n%s", err, &b)
+	}
+}
+
+// TestTheReasonIsMeasured: what explains at least half of the longer time is the reason, and where
+// nothing does, none is given.
+func TestTheReasonIsMeasured(t *testing.T) {
+	took := func(client string, seconds float64, change func(*Sample)) *Series {
+		s := series(client, 1, 1, 1)
+		for i := range s.Samples {
+			s.Samples[i].Spent = &Spent{Seconds: seconds, Program: 1} // no processor waits
+			if change != nil {
+				change(&s.Samples[i])
+			}
+		}
+		return s
+	}
+	appends := func(client string, each, run float64) *Series {
+		s := took(client, run, func(x *Sample) { x.Ops, x.DaemonCPU = 10, run })
+		s.Metric, s.Value = Seconds, each
+		return s
+	}
+	for name, c := range map[string]struct {
+		ours, disk *Series
+		want       string
+	}{
+		"the daemon worked": {
+			took("pailfs", 3, func(x *Sample) { x.DaemonCPU, x.ReaderCPU = 1.5, 0.4 }), took("disk", 1, nil),
+			"a run took 2.00 s more, and 1.50 s more was processor time of its daemon",
+		},
+		"the program worked as long for both": {
+			took("pailfs", 3, func(x *Sample) { x.ReaderCPU = 2.5 }), took("disk", 1, func(x *Sample) { x.ReaderCPU = 2.5 }),
+			noReason + ": a run took 2.00 s more, and nothing",
+		},
+		"the disk was busy": {
+			took("pailfs", 4, func(x *Sample) { x.Spent.Disk = 0.75 }), took("disk", 1, func(x *Sample) { x.Spent.Disk = 1 }),
+			"a run took 3.00 s more, and 2.00 s more was time in which the disk was busy",
+		},
+		"it waited for the store": {
+			took("pailfs", 2, func(x *Sample) { x.Spent.Program, x.Requests = 0.1, map[string]int64{"GetObject": 7, "ListObjects": 2} }), took("disk", 1, nil),
+			"waited (9 requests to the store, 0 of disk)",
+		},
+		"it waited, and not for the store": {
+			took("pailfs", 2, func(x *Sample) { x.Spent.Program = 0.1 }), took("disk", 1, nil), "every processor waited",
+		},
+		"less than half explains nothing": {
+			took("pailfs", 3, func(x *Sample) { x.DaemonCPU = 0.9 }), took("disk", 1, nil), noReason + ": a run took 2.00 s more, and nothing",
+		},
+		"what took longer is not what is compared": {
+			appends("pailfs", 0.02, 3), appends("disk", 0.01, 1), noReason + ": a run took 2.00 s more, and only 100 ms",
+		},
+		"single operations took longer": {
+			appends("pailfs", 0.21, 3), appends("disk", 0.01, 1), "a run took 2.00 s more, and 2.00 s more was processor time of its daemon",
+		},
+		"its runs took no longer":   {took("pailfs", 1, nil), took("disk", 1, nil), noReason + ": its runs"},
+		"one side was not measured": {took("pailfs", 3, nil), series("disk", 1), noReason + ": where"},
+	} {
+		if got := reason(c.ours, c.disk); !strings.Contains(got, c.want) || strings.Contains(got, "(") != strings.Contains(c.want, "(") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 

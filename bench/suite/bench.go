@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 // bench takes the samples of one subject at one workload.
 type bench struct {
 	runner   *Runner
-	workload Workload
+	workload workload.Workload
 	options  Options
 	subject  Subject
 
@@ -29,7 +30,7 @@ type bench struct {
 
 // job is the subject's job in the given run.
 func (b *bench) job(run int) reader.Job {
-	job := b.workload.job(run, b.options.Readers)
+	job := b.workload.JobOf(run, b.options.Readers)
 	job.Manifest = b.runner.stage.manifestPath(b.workload.Set)
 	if b.subject.Adjust != nil {
 		b.subject.Adjust(&job)
@@ -51,11 +52,11 @@ func (b *bench) sample(ctx context.Context, run int) (result.Sample, error) {
 	if err != nil {
 		return result.Sample{}, err
 	}
-	sample.Value = b.workload.value(sample)
+	sample.Value = b.workload.Value(sample)
 	if err := b.verify(ctx, job); err != nil {
 		return result.Sample{}, err
 	}
-	if b.workload.fresh() {
+	if b.workload.Fresh() {
 		return sample, b.stop(ctx, false)
 	}
 	return sample, nil
@@ -70,21 +71,21 @@ func (b *bench) reach(ctx context.Context, run int) error {
 		}
 	}
 	switch b.workload.State {
-	case Cold:
+	case workload.Cold:
 		// A new client: only the disk's own pages may be left.
 		if b.subject.Driver.Source() == rig.FromDisk {
 			return b.drop()
 		}
-	case Again:
+	case workload.Again:
 		return b.readBefore(ctx)
-	case OnSSD:
+	case workload.OnSSD:
 		if first {
 			if err := b.fill(ctx); err != nil {
 				return err
 			}
 		}
 		return b.drop()
-	case Warm:
+	case workload.Warm:
 		if first {
 			if err := b.fill(ctx); err != nil {
 				return err
@@ -126,7 +127,7 @@ func (b *bench) readBefore(ctx context.Context) error {
 // written while the clock runs, and memory not be used for the first time.
 func (r *Runner) settle() error {
 	unix.Sync()
-	return machine.PrepareMemory(r.cfg.Sizes.memory())
+	return machine.PrepareMemory(r.cfg.Sizes.Memory())
 }
 
 // drop empties the kernel's caches, the server's data included.

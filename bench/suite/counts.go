@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/read"
 	"os"
 	"path/filepath"
 
@@ -19,14 +21,14 @@ const countedFiles = 10
 // takeRequests counts the requests of stat + open + read of a small file whose
 // directory has been listed: the first time, again, and after a restart.
 func takeRequests(ctx context.Context, r *Runner) (taken Taken, err error) {
-	if err := r.provideBucket(ctx, Small, rig.Link{}); err != nil {
+	if err := r.provideBucket(ctx, read.Small, rig.Link{}); err != nil {
 		return Taken{}, err
 	}
-	m, err := r.stage.manifest(Small)
+	m, err := r.stage.manifest(read.Small)
 	if err != nil {
 		return Taken{}, err
 	}
-	place, err := r.place(Small)
+	place, err := r.place(read.Small)
 	if err != nil {
 		return Taken{}, err
 	}
@@ -127,13 +129,13 @@ const (
 // size with its memory tier.
 func takeMemory(ctx context.Context, r *Runner) (taken Taken, err error) {
 	driver := rig.Pailfs{Variant: "memory"}.With("--memory", fmt.Sprintf("%dMiB", watchedMemory>>20), "--cache-size", watchedSSD)
-	w := Workload{
-		Name: "memory/stream", Set: Stream, State: Cold, Metric: result.BytesPerSecond,
+	w := workload.Workload{
+		Name: "memory/stream", Set: read.Stream, State: workload.Cold, Metric: result.BytesPerSecond,
 		Job: reader.Job{Pattern: reader.Sequential, BlockBytes: 1 << 20, Readers: 1, Check: reader.Bytes},
 	}
 	series, err := r.Measure(ctx, w, Options{Runs: 1}, Subject{Driver: driver})
 	if r.server != nil {
-		err = errors.Join(err, r.stage.dropFromBucket(context.WithoutCancel(ctx), r.server, Stream))
+		err = errors.Join(err, r.stage.dropFromBucket(context.WithoutCancel(ctx), r.server, read.Stream))
 	}
 	if err != nil {
 		return Taken{}, err

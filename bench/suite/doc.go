@@ -1,7 +1,6 @@
-// Package suite knows what is measured: the workloads, the targets, and the
-// order of steps that makes a figure trustworthy.
+// Package suite measures: it knows the targets, and the order of steps that makes a
+// figure trustworthy. What is measured are the workloads of bench/workload.
 //
-// A [Workload] is a pattern of reading over a data set in a state of the caches.
 // The [Runner] puts the data where the clients need them, starts the server with
 // the wanted link, and takes samples of the clients in turn (A B A B), so that a
 // machine that gets slower does so for all of them. A sample is one run of a

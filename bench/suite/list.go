@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/list"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,44 +20,16 @@ import (
 	"github.com/pailfs/pailfs/bench/rig"
 )
 
-// Listing is what a workload lists.
-type Listing struct {
-	Tree    string
-	Pattern names.Pattern
-}
-
-// lists returns the workloads that list.
-func lists(s Sizes) []Workload {
-	count := func(tree string) int { return s.trees()[tree].All() }
-	return []Workload{
-		{
-			Name: "list/10k", Help: fmt.Sprintf("names of a directory of %d, with a client that was just started, and again", count(listTree)),
-			Metric: result.NamesPerSecond, Profile: "seed", List: &Listing{listTree, names.Names},
-		},
-		{
-			Name: "list/1m", Help: fmt.Sprintf("the same of %d names, no latency", count(wideTree)),
-			Metric: result.NamesPerSecond, Profile: "none", List: &Listing{wideTree, names.Names},
-		},
-		{
-			Name: "stat/tree", Help: fmt.Sprintf("find with -size over %d files, no latency, with a client that was just started, and again", count(deepTree)),
-			Metric: result.NamesPerSecond, Profile: "none", List: &Listing{deepTree, names.Find},
-		},
-	}
-}
-
-// listedAgain is added to a workload's name for the second time.
-const listedAgain = "-again"
-
 // measureList takes samples of all subjects in turn: the first listing of a client
 // that was just started, and the second one.
-func (r *Runner) measureList(ctx context.Context, w Workload, o Options, subjects ...Subject) (_ []result.Series, err error) {
+func (r *Runner) measureList(ctx context.Context, w workload.Workload, o Options, subjects ...Subject) (_ []result.Series, err error) {
 	disk := filepath.Join(r.cfg.Work, "disk", "names-"+w.List.Tree)
 	defer func() { err = errors.Join(err, os.RemoveAll(disk)) }()
 	bucket := false
 	for _, s := range subjects {
 		if s.Driver.Source() == rig.FromBucket {
 			bucket = true
-		} else if err := r.cfg.Sizes.trees()[w.List.Tree].WriteDisk(ctx, disk); err != nil {
+		} else if err := list.Trees(r.cfg.Sizes)[w.List.Tree].WriteDisk(ctx, disk); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +47,7 @@ func (r *Runner) measureList(ctx context.Context, w Workload, o Options, subject
 	}
 	series := make([]result.Series, 2*len(subjects))
 	for i, s := range subjects {
-		for j, name := range []string{w.Name, w.Name + listedAgain} {
+		for j, name := range []string{w.Name, w.Name + workload.ListedAgain} {
 			series[2*i+j] = result.Series{Workload: name, Client: s.label(), Link: o.Link.String(), Metric: w.Metric}
 		}
 	}
@@ -112,9 +86,9 @@ func (r *Runner) serveNames(ctx context.Context, tree string, link rig.Link) err
 	if err := r.stopServer(); err != nil {
 		return err
 	}
-	r.cfg.Say("storing %d objects", r.cfg.Sizes.trees()[tree].All())
+	r.cfg.Say("storing %d objects", list.Trees(r.cfg.Sizes)[tree].All())
 	keys, write := io.Pipe()
-	go func() { write.CloseWithError(writeTreeKeys(write, tree, r.cfg.Sizes.trees()[tree])) }()
+	go func() { write.CloseWithError(writeTreeKeys(write, tree, list.Trees(r.cfg.Sizes)[tree])) }()
 	err := rig.Fill(ctx, r.cfg.Programs, filepath.Join(r.cfg.Work, "names"), "names", keys)
 	_ = keys.Close() // ends the writer if the reader has failed
 	if err != nil {
@@ -138,7 +112,7 @@ func writeTreeKeys(w io.Writer, root string, t names.Tree) error {
 }
 
 // listTwice starts a client and lists with it twice.
-func (r *Runner) listTwice(ctx context.Context, w Workload, s Subject, disk string) (samples [2]result.Sample, err error) {
+func (r *Runner) listTwice(ctx context.Context, w workload.Workload, s Subject, disk string) (samples [2]result.Sample, err error) {
 	place, err := r.place("names")
 	if err != nil {
 		return samples, err
@@ -152,7 +126,7 @@ func (r *Runner) listTwice(ctx context.Context, w Workload, s Subject, disk stri
 	defer func() { err = errors.Join(err, session.Stop(context.WithoutCancel(ctx))) }()
 	for i := range samples {
 		samples[i], _, err = r.timed(ctx, session.Daemons(), func() (reader.Outcome, child.CPU, error) {
-			all := r.cfg.Sizes.trees()[w.List.Tree].All()
+			all := list.Trees(r.cfg.Sizes)[w.List.Tree].All()
 			if session.Root() == "" {
 				seconds, err := listBucket(ctx, place, all)
 				return reader.Outcome{Seconds: seconds, Ops: int64(all)}, child.CPU{}, err
@@ -163,7 +137,7 @@ func (r *Runner) listTwice(ctx context.Context, w Workload, s Subject, disk stri
 		if err != nil {
 			return samples, err
 		}
-		samples[i].Value = w.value(samples[i])
+		samples[i].Value = w.Value(samples[i])
 	}
 	return samples, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload/list"
 	"os"
 	"path/filepath"
 
@@ -13,23 +14,6 @@ import (
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
 )
-
-// The trees of names, all in one manifest.
-const (
-	listTree = "list" // a directory as data sets have
-	wideTree = "wide" // one very large directory
-	deepTree = "tree" // many directories
-	// namesRoot begins their keys.
-	namesRoot = "names/"
-)
-
-func (s Sizes) trees() map[string]names.Tree {
-	return map[string]names.Tree{
-		listTree: {Dirs: 1, Files: s.ListNames},
-		wideTree: {Dirs: 1, Files: s.WideNames},
-		deepTree: {Dirs: s.TreeDirs, Files: s.TreeNames},
-	}
-}
 
 // frozenMount is a mount of the manifest of all trees.
 type frozenMount struct {
@@ -45,7 +29,7 @@ func (r *Runner) mountFrozen(ctx context.Context) (*frozenMount, error) {
 	file := filepath.Join(r.cfg.Work, "names.manifest")
 	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 		r.cfg.Say("writing the manifest of %d names", r.cfg.Sizes.ListNames+r.cfg.Sizes.WideNames+r.cfg.Sizes.TreeDirs*r.cfg.Sizes.TreeNames)
-		if err := names.WriteManifest(ctx, file, namesRoot, r.cfg.Sizes.trees()); err != nil {
+		if err := names.WriteManifest(ctx, file, list.Root, list.Trees(r.cfg.Sizes)); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +58,7 @@ func (r *Runner) listing(ctx context.Context, root, tree string, pattern names.P
 
 // listingCost does the same and says what processor time it took.
 func (r *Runner) listingCost(ctx context.Context, root, tree string, pattern names.Pattern) (float64, child.CPU, error) {
-	out, cpu, err := child.Run[names.Outcome](ctx, []string{r.cfg.Self, "names-job"}, names.Job{Root: root, Tree: r.cfg.Sizes.trees()[tree], Pattern: pattern})
+	out, cpu, err := child.Run[names.Outcome](ctx, []string{r.cfg.Self, "names-job"}, names.Job{Root: root, Tree: list.Trees(r.cfg.Sizes)[tree], Pattern: pattern})
 	if err != nil {
 		return 0, cpu, fmt.Errorf("list %s (%s): %w", root, pattern, err)
 	}
@@ -121,9 +105,9 @@ func (r *Runner) listOnce(ctx context.Context, first, again, requests *[]float64
 	if err := r.server.ResetStats(ctx); err != nil {
 		return err
 	}
-	root := filepath.Join(m.root(), listTree)
+	root := filepath.Join(m.root(), list.Ordinary)
 	for _, into := range []*[]float64{first, again} {
-		seconds, err := r.listing(ctx, root, listTree, names.Names)
+		seconds, err := r.listing(ctx, root, list.Ordinary, names.Names)
 		if err != nil {
 			return err
 		}
@@ -193,7 +177,7 @@ func (r *Runner) listWide(ctx context.Context, pattern names.Pattern) (seconds f
 	if err := machine.ResetPeak(pid); err != nil {
 		return 0, 0, err
 	}
-	if seconds, err = r.listing(ctx, filepath.Join(m.root(), wideTree), wideTree, pattern); err != nil {
+	if seconds, err = r.listing(ctx, filepath.Join(m.root(), list.Wide), list.Wide, pattern); err != nil {
 		return 0, 0, err
 	}
 	after, err := machine.MemoryOf(pid)
@@ -212,14 +196,14 @@ func (r *Runner) listMemory(ctx context.Context, pattern names.Pattern) (seconds
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, t.Stop()) }()
-	return r.listing(ctx, t.Root(), wideTree, pattern)
+	return r.listing(ctx, t.Root(), list.Wide, pattern)
 }
 
 // takeTree runs find over many directories, beside the same tree on the disk, all
 // that both kernels' caches can hold being there.
 func takeTree(ctx context.Context, r *Runner) (taken Taken, err error) {
 	disk := filepath.Join(r.cfg.Work, "disk", "names")
-	tree := r.cfg.Sizes.trees()[deepTree]
+	tree := list.Trees(r.cfg.Sizes)[list.Deep]
 	r.cfg.Say("writing %d empty files to the disk", tree.All())
 	defer func() { err = errors.Join(err, os.RemoveAll(disk)) }()
 	if err := tree.WriteDisk(ctx, disk); err != nil {
@@ -230,14 +214,14 @@ func takeTree(ctx context.Context, r *Runner) (taken Taken, err error) {
 		return Taken{}, err
 	}
 	defer func() { err = errors.Join(err, m.stop(ctx)) }()
-	root := filepath.Join(m.root(), deepTree)
+	root := filepath.Join(m.root(), list.Deep)
 	var ours, theirs, ratio []float64
 	for run := range r.cfg.Runs + 1 {
-		a, err := r.listing(ctx, root, deepTree, names.Find)
+		a, err := r.listing(ctx, root, list.Deep, names.Find)
 		if err != nil {
 			return Taken{}, err
 		}
-		b, err := r.listing(ctx, disk, deepTree, names.Find)
+		b, err := r.listing(ctx, disk, list.Deep, names.Find)
 		if err != nil {
 			return Taken{}, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,7 +23,7 @@ type Config struct {
 	// Work is an empty directory, best on a file system that the kernel can pass
 	// reads through to, such as ext4.
 	Work  string
-	Sizes Sizes
+	Sizes workload.Sizes
 	// Runs is how many samples each client gives.
 	Runs int
 	// Reader carries out jobs of reading, Writer those of writing.
@@ -131,7 +132,7 @@ type Options struct {
 func (o Options) exhausted(spent time.Duration) bool { return o.Patience > 0 && spent > o.Patience }
 
 // Measure takes samples of all subjects in turn and returns a series for each.
-func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ...Subject) ([]result.Series, error) {
+func (r *Runner) Measure(ctx context.Context, w workload.Workload, o Options, subjects ...Subject) ([]result.Series, error) {
 	if w.Task != nil {
 		return r.measureWrite(ctx, w, o, subjects...)
 	}
@@ -146,7 +147,7 @@ func (r *Runner) Measure(ctx context.Context, w Workload, o Options, subjects ..
 	for i, s := range subjects {
 		benches[i] = &bench{runner: r, workload: w, options: o, subject: s}
 		series[i] = result.Series{Workload: w.Name, Client: s.label(), Link: o.Link.String(), Metric: w.Metric}
-		if readers := w.job(0, o.Readers).Readers; readers > 1 || o.Readers > 0 {
+		if readers := w.JobOf(0, o.Readers).Readers; readers > 1 || o.Readers > 0 {
 			series[i].How = fmt.Sprintf("%d readers", readers)
 		}
 	}
@@ -202,7 +203,7 @@ func (r *Runner) turns(ctx context.Context, runs int, benches []*bench, series [
 
 // provide puts the data where the subjects need them and starts the server with
 // the link.
-func (r *Runner) provide(ctx context.Context, set Set, link rig.Link, subjects []Subject) error {
+func (r *Runner) provide(ctx context.Context, set workload.Set, link rig.Link, subjects []Subject) error {
 	bucket := false
 	for _, s := range subjects {
 		if s.Driver.Source() == rig.FromDisk {
@@ -222,7 +223,7 @@ func (r *Runner) provide(ctx context.Context, set Set, link rig.Link, subjects [
 	return r.provideBucket(ctx, set, link)
 }
 
-func (r *Runner) provideBucket(ctx context.Context, set Set, link rig.Link) error {
+func (r *Runner) provideBucket(ctx context.Context, set workload.Set, link rig.Link) error {
 	if !r.stage.inBucket[set] {
 		r.cfg.Say("loading set %q into the bucket", set)
 		if err := r.serve(ctx, rig.Link{}); err != nil {
@@ -274,7 +275,7 @@ func (r *Runner) serve(ctx context.Context, link rig.Link) error {
 }
 
 // place returns a new place for a driver to work with set.
-func (r *Runner) place(set Set) (rig.Place, error) {
+func (r *Runner) place(set workload.Set) (rig.Place, error) {
 	r.places++
 	p := rig.Place{
 		Programs: r.cfg.Programs, Work: filepath.Join(r.cfg.Work, "clients", fmt.Sprint(r.places)),

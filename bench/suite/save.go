@@ -6,6 +6,7 @@ import (
 	_ "embed" // the program that saves
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,17 +22,6 @@ import (
 //
 //go:embed save.py
 var saveProgram string
-
-// Saving says how torch.save is called.
-type Saving struct {
-	// Bytes is the size of the tensors, all together.
-	Bytes int64 `json:"bytes"`
-	// Rounds is how often they are saved, Every the seconds from one begin to the next.
-	Rounds int     `json:"rounds"`
-	Every  float64 `json:"every"`
-	// Keep is how many older files are kept.
-	Keep int `json:"keep"`
-}
 
 // saved is what the program answers.
 type saved struct {
@@ -50,7 +40,7 @@ func (b *writeBench) save(ctx context.Context) (err error) {
 		return errors.New("torch.save needs a directory")
 	}
 	job := struct {
-		Saving
+		workload.Saving
 		Root      string `json:"root"`
 		Reference string `json:"reference,omitempty"`
 	}{Saving: *b.workload.Task.Save, Root: b.job.Root}

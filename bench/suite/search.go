@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/rig"
@@ -10,7 +11,7 @@ import (
 
 // BestBare finds the number and the size of parallel ranged GETs with which a
 // bare client reads w fastest, each way tried once, and returns it as a subject.
-func (r *Runner) BestBare(ctx context.Context, w Workload, o Options, check reader.Check) (Subject, error) {
+func (r *Runner) BestBare(ctx context.Context, w workload.Workload, o Options, check reader.Check) (Subject, error) {
 	if err := r.provideBucket(ctx, w.Set, o.Link); err != nil {
 		return Subject{}, err
 	}

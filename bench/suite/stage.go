@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,33 +19,35 @@ import (
 // what the bucket holds. Each is made when it is first asked for.
 type stage struct {
 	work  string
-	sizes Sizes
+	sizes workload.Sizes
 
-	manifests map[Set]*dataset.Manifest
-	onDisk    map[Set]bool
-	inBucket  map[Set]bool
+	manifests map[workload.Set]*dataset.Manifest
+	onDisk    map[workload.Set]bool
+	inBucket  map[workload.Set]bool
 }
 
-func newStage(work string, sizes Sizes) *stage {
+func newStage(work string, sizes workload.Sizes) *stage {
 	return &stage{
-		work: work, sizes: sizes, manifests: map[Set]*dataset.Manifest{},
-		onDisk: map[Set]bool{}, inBucket: map[Set]bool{},
+		work: work, sizes: sizes, manifests: map[workload.Set]*dataset.Manifest{},
+		onDisk: map[workload.Set]bool{}, inBucket: map[workload.Set]bool{},
 	}
 }
 
-func (s *stage) manifestPath(set Set) string { return filepath.Join(s.work, string(set)+".json") }
+func (s *stage) manifestPath(set workload.Set) string {
+	return filepath.Join(s.work, string(set)+".json")
+}
 
-func (s *stage) diskDir(set Set) string { return filepath.Join(s.work, "disk", string(set)) }
+func (s *stage) diskDir(set workload.Set) string { return filepath.Join(s.work, "disk", string(set)) }
 
 // prefix is where a set lies in the bucket.
-func prefix(set Set) string { return string(set) + "/" }
+func prefix(set workload.Set) string { return string(set) + "/" }
 
 // manifest returns the manifest of set, which then also lies at manifestPath.
-func (s *stage) manifest(set Set) (*dataset.Manifest, error) {
+func (s *stage) manifest(set workload.Set) (*dataset.Manifest, error) {
 	if m := s.manifests[set]; m != nil {
 		return m, nil
 	}
-	m := s.sizes.make(set)
+	m := filesOf(s.sizes, set)
 	if err := m.AddSums(); err != nil {
 		return nil, err
 	}
@@ -56,7 +59,7 @@ func (s *stage) manifest(set Set) (*dataset.Manifest, error) {
 }
 
 // putOnDisk writes the plain copy of set.
-func (s *stage) putOnDisk(ctx context.Context, set Set) error {
+func (s *stage) putOnDisk(ctx context.Context, set workload.Set) error {
 	if s.onDisk[set] {
 		return nil
 	}
@@ -106,7 +109,7 @@ func writeFile(m *dataset.Manifest, f *dataset.File, dir string) (err error) {
 }
 
 // putInBucket stores set in the bucket of server.
-func (s *stage) putInBucket(ctx context.Context, server *rig.Server, set Set) error {
+func (s *stage) putInBucket(ctx context.Context, server *rig.Server, set workload.Set) error {
 	if s.inBucket[set] {
 		return nil
 	}
@@ -139,7 +142,7 @@ func (s *stage) putInBucket(ctx context.Context, server *rig.Server, set Set) er
 }
 
 // dropFromBucket removes set from the bucket of server, for its space.
-func (s *stage) dropFromBucket(ctx context.Context, server *rig.Server, set Set) error {
+func (s *stage) dropFromBucket(ctx context.Context, server *rig.Server, set workload.Set) error {
 	client, err := bare.Open(server.Bucket())
 	if err != nil {
 		return err

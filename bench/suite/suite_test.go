@@ -3,6 +3,10 @@ package suite
 import (
 	"context"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/growth"
+	"github.com/pailfs/pailfs/bench/workload/read"
+	"github.com/pailfs/pailfs/bench/workload/train"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,15 +48,15 @@ func TestMain(m *testing.M) {
 }
 
 // tiny are sizes for tests.
-func tiny() Sizes {
-	return Sizes{
+func tiny() workload.Sizes {
+	return workload.Sizes{
 		BigBytes: 4 << 20, WideBytes: 2 << 20, SmallFiles: 60, SmallBytes: 10_000, ColdFiles: 20,
 		WarmReads: 50, SSDReads: 10, ColdReads: 4, StreamBytes: 8 << 20,
 		CheckpointBytes: 4 << 20, ModelBytes: 2 << 20, SaveBytes: 1 << 20, SaveRounds: 4, SaveEvery: time.Millisecond,
 		LogBytes: 1 << 20, AppendBytes: 100_000, AppendRounds: 3, TinyFiles: 250, TinyBytes: 4096, DirtyBytes: 1 << 30,
 		ListNames: 50, WideNames: 200, TreeDirs: 3, TreeNames: 10,
-		Training: TrainingSizes{
-			Images: 48, LeastCache: 160 << 20, Inside: 48, Volumes: 14, VolumeBytes: 500_000, Shards: 8, ShardBytes: 100 * recordBytes,
+		Training: workload.TrainingSizes{
+			Images: 48, LeastCache: 160 << 20, Inside: 48, Volumes: 14, VolumeBytes: 500_000, Shards: 8, ShardBytes: 100 * train.RecordBytes,
 			Cubes: 8, Held: 10,
 		},
 	}
@@ -78,7 +82,7 @@ func runner(t *testing.T, runs int) *Runner {
 
 func TestNamesAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
-	for _, w := range Workloads(Full()) {
+	for _, w := range Workloads(workload.Full()) {
 		if seen[w.Name] || w.Help == "" {
 			t.Errorf("workload %+v", w)
 		}
@@ -90,7 +94,7 @@ func TestNamesAreDistinct(t *testing.T) {
 		}
 		seen[g.Name] = true
 	}
-	if _, err := Find(Full(), "read/backwards"); err == nil {
+	if _, err := Find(workload.Full(), "read/backwards"); err == nil {
 		t.Error("an unknown workload was found")
 	}
 }
@@ -101,18 +105,18 @@ func TestColdRunsContinueWhereTheOneBeforeEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for run, want := range []int{0, 20, 40, 0} {
-		if job := small.job(run, 0); job.First != want || job.Count != 20 || job.Readers != 8 {
+		if job := small.JobOf(run, 0); job.First != want || job.Count != 20 || job.Readers != 8 {
 			t.Errorf("run %d is %+v", run, job)
 		}
 	}
-	if job := small.job(2, 3); job.Readers != 3 {
+	if job := small.JobOf(2, 3); job.Readers != 3 {
 		t.Errorf("with 3 readers it is %+v", job)
 	}
 }
 
 func TestTheCacheOfImagesIsOneThatPailfsTakes(t *testing.T) {
-	for name, s := range map[string]Sizes{"full": Full(), "quick": Quick(), "short": Short()} {
-		if got := s.imageCache(); got < 128<<20 { // half of it on disk, of which it wants 64 MiB
+	for name, s := range map[string]workload.Sizes{"full": workload.Full(), "quick": workload.Quick(), "short": workload.Short()} {
+		if got := train.ImageCache(s); got < 128<<20 { // half of it on disk, of which it wants 64 MiB
 			t.Errorf("%s: %d bytes", name, got)
 		}
 	}
@@ -153,24 +157,19 @@ func TestNamesOfWorkloadsStay(t *testing.T) {
 			t.Errorf("there is no workload %s", name)
 		}
 	}
-	for name := range Behind() {
-		if !names[strings.TrimSuffix(name, listedAgain)] {
-			t.Errorf("a reason is given for %s, which there is not", name)
-		}
-	}
 }
 
 func TestWhatGrowsIsNamedByItsStep(t *testing.T) {
 	s := tiny()
-	s.Growth = shortGrowth()
-	for _, g := range s.growths() {
-		for step := range g.steps {
-			w, readers := g.workload(step)
-			m := s.makeGrowth(w.Set)
+	s.Growth = workload.Short().Growth
+	for _, g := range growth.Axes(s) {
+		for step := range g.Steps {
+			w, readers := g.Workload(step)
+			m := growth.Files(s, w.Set)
 			if m == nil || len(m.Files) < max(1, w.Job.Count) || readers < 1 {
-				t.Errorf("%s, step %d: %+v of %+v", g.axis, step, w, m)
+				t.Errorf("%s, step %d: %+v of %+v", g.Name, step, w, m)
 			}
-			if g.axis == "depth" && strings.Count(m.Files[0].Name, "/") != s.Growth.Levels[step] {
+			if g.Name == "depth" && strings.Count(m.Files[0].Name, "/") != s.Growth.Levels[step] {
 				t.Errorf("%q is not below %d directories", m.Files[0].Name, s.Growth.Levels[step])
 			}
 		}
@@ -208,7 +207,7 @@ func TestEveryWorkloadRunsOnThePlainDisk(t *testing.T) {
 }
 
 // checkWritten checks that both sides of a workload that writes have what it promises.
-func checkWritten(t *testing.T, w Workload, series []result.Series) {
+func checkWritten(t *testing.T, w workload.Workload, series []result.Series) {
 	t.Helper()
 	want := 1
 	if w.List != nil || w.Task.Restore && !w.Task.Only {
@@ -230,10 +229,10 @@ func TestDamageBetweenStampsStopsTheMeasurement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.stage.putOnDisk(t.Context(), Big); err != nil {
+	if err := r.stage.putOnDisk(t.Context(), read.Big); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(r.stage.diskDir(Big), "0.bin")
+	path := filepath.Join(r.stage.diskDir(read.Big), "0.bin")
 	p, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,8 @@ package suite
 import (
 	"context"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/train"
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
@@ -36,7 +38,7 @@ func takeRetinanet(ctx context.Context, r *Runner) (Taken, error) {
 		return Taken{}, err
 	}
 	ours, bare := &series[0], &series[1]
-	work := fmt.Sprintf("%d files of %d bytes, true shuffle, batch 24, 2 readers, 47.6 ms a step, cache of a tenth of it, profile seed", r.cfg.Sizes.Training.Images, imageBytes)
+	work := fmt.Sprintf("%d files of %d bytes, true shuffle, batch 24, 2 readers, 47.6 ms a step, cache of a tenth of it, profile seed", r.cfg.Sizes.Training.Images, train.ImageBytes)
 	relative := result.Target{Name: "train-retinanet", Work: "utilisation with hints: " + work, Against: bare.Client, Want: 0.95}
 	relative.Compare(ours, bare)
 	absolute := result.Target{Name: "train-retinanet-au", Work: "the same by itself", Against: "the clock", Want: 0.9, Unit: "AU"}
@@ -83,7 +85,7 @@ func noCache() rig.Driver {
 
 // measurePlain trains without hints, without a cache, and without a file system, for
 // contrast: over fewer files, for it takes long.
-func (r *Runner) measurePlain(ctx context.Context, w Workload) ([]result.Series, error) {
+func (r *Runner) measurePlain(ctx context.Context, w workload.Workload) ([]result.Series, error) {
 	w.Job.Count = r.cfg.Sizes.Training.Plain
 	return r.Measure(ctx, w, Options{Link: seedLink, Runs: 1},
 		Subject{Driver: rig.Pailfs{}, Label: "pailfs, no hints"},
@@ -139,7 +141,7 @@ func takeWorkers(ctx context.Context, r *Runner) (taken Taken, err error) {
 			w := w
 			w.Name = fmt.Sprintf("train/workers-%d", shape.Batch)
 			w.Metric = result.FilesPerSecond
-			w.Job.Training = &reader.Training{Batch: shape.Batch, Compute: shape.Compute, Lookahead: lookahead}
+			w.Job.Training = &reader.Training{Batch: shape.Batch, Compute: shape.Compute, Lookahead: train.Lookahead}
 			w.Job.Count = t.Worker
 			series, err := r.Measure(ctx, w, Options{Link: seedLink, Readers: workers, Runs: min(r.cfg.Runs, 3)}, withHints(rig.Pailfs{}, "pailfs, hints"))
 			if err != nil {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/train"
 	"os"
 	"path/filepath"
 
@@ -18,7 +20,7 @@ import (
 )
 
 // withMount runs do on a mount of set, with a directory of its own.
-func (r *Runner) withMount(ctx context.Context, set Set, link rig.Link, driver rig.Pailfs, cacheBytes int64, do func(s *rig.PailfsSession, m *dataset.Manifest) error) (err error) {
+func (r *Runner) withMount(ctx context.Context, set workload.Set, link rig.Link, driver rig.Pailfs, cacheBytes int64, do func(s *rig.PailfsSession, m *dataset.Manifest) error) (err error) {
 	if err := r.provideBucket(ctx, set, link); err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func namesOf(m *dataset.Manifest, n int) []string {
 func takeFirstRead(ctx context.Context, r *Runner) (taken Taken, err error) {
 	const files = 100
 	requests := 0.0
-	err = r.withMount(ctx, Images, rig.Link{}, rig.Pailfs{}, 0, func(s *rig.PailfsSession, m *dataset.Manifest) error {
+	err = r.withMount(ctx, train.Images, rig.Link{}, rig.Pailfs{}, 0, func(s *rig.PailfsSession, m *dataset.Manifest) error {
 		names := namesOf(m, files)
 		if _, err := os.ReadDir(filepath.Join(s.Mount, filepath.Dir(names[0]))); err != nil {
 			return fmt.Errorf("list: %w", err)
@@ -137,7 +139,7 @@ func takeFirstRead(ctx context.Context, r *Runner) (taken Taken, err error) {
 func takeHeld(ctx context.Context, r *Runner) (Taken, error) {
 	n := r.cfg.Sizes.Training.Held
 	grown, before := 0.0, 0.0
-	err := r.withMount(ctx, Tiny, rig.Link{}, rig.Pailfs{}, 1<<30, func(s *rig.PailfsSession, m *dataset.Manifest) error {
+	err := r.withMount(ctx, train.Tiny, rig.Link{}, rig.Pailfs{}, 1<<30, func(s *rig.PailfsSession, m *dataset.Manifest) error {
 		// What a daemon needs for anything is there when it has served something.
 		h, err := hold(ctx, s.Mount, namesOf(m, 1))
 		if err == nil {
@@ -205,7 +207,7 @@ func takeHints(ctx context.Context, r *Runner) (Taken, error) {
 	t := r.cfg.Sizes.Training
 	var single, perFile, utilisation, echo, echoMany []float64
 	files := 0.0
-	err := r.withMount(ctx, Images, seedLink, rig.Pailfs{}, r.cfg.Sizes.imageCache(), func(s *rig.PailfsSession, m *dataset.Manifest) error {
+	err := r.withMount(ctx, train.Images, seedLink, rig.Pailfs{}, train.ImageCache(r.cfg.Sizes), func(s *rig.PailfsSession, m *dataset.Manifest) error {
 		for range min(r.cfg.Runs, 3) {
 			if err := r.settle(); err != nil {
 				return err

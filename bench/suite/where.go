@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"math"
 	"net"
@@ -23,7 +24,7 @@ const mostProfile = 60
 
 // Where measures w with pailfs, told what comes where it trains, and says where the time went: the series carry it. The
 // second of two samples is profiled; profile is what go tool pprof says of the daemon.
-func (r *Runner) Where(ctx context.Context, w Workload, o Options, flags ...string) (series []result.Series, profile string, err error) {
+func (r *Runner) Where(ctx context.Context, w workload.Workload, o Options, flags ...string) (series []result.Series, profile string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, "", fmt.Errorf("find a free port: %w", err)

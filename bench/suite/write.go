@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,113 +21,16 @@ import (
 	"github.com/pailfs/pailfs/bench/writer"
 )
 
-// Task is what a workload does with files of its own, mostly writing them. Every
-// sample begins with an empty prefix of the bucket.
-type Task struct {
-	Job writer.Job
-	// Save, if set, is done by torch.save instead of Job.
-	Save *Saving
-	// Exists says that the files are there before the client is started; the job then
-	// appends to them, or reads them.
-	Exists bool
-	// Restore reads the files again when all is in the bucket.
-	Restore bool
-	// Only says that the restoring is what is measured: the writing has no series.
-	Only bool
-}
-
-// inStore is added to a workload's name for the time until all is in the bucket.
-const inStore = "-in-oss"
-
 // besideDisk is the plain disk, used in turn with the subject in one and the same run.
 const besideDisk = "disk, in the same run"
 
-// writes returns the workloads that write.
-func writes(s Sizes) []Workload {
-	checkpoint := func(files int) []writer.File { return shards(files, s.CheckpointBytes) }
-	tiny := make([]writer.File, s.TinyFiles)
-	for i := range tiny {
-		tiny[i] = writer.File{Name: fmt.Sprintf("d%03d/f%05d", i/100, i), Size: s.TinyBytes}
-	}
-	return []Workload{
-		{
-			Name: "write/ckpt", Help: "one writer writes a checkpoint, syncs and closes it; then until it is in the bucket", Metric: result.BytesPerSecond,
-			Profile: "seed", Upload: writeLink,
-			Task: &Task{Job: writer.Job{Pattern: writer.Stream, Files: checkpoint(1), Writers: 1}, Restore: true},
-		},
-		{
-			Name: "write/ckpt-8", Help: "the same by eight writers, a file each", Metric: result.BytesPerSecond, Profile: "seed", Upload: writeLink,
-			Task: &Task{Job: writer.Job{Pattern: writer.Stream, Files: checkpoint(8), Writers: 8}},
-		},
-		{
-			Name: "write/ckpt-stall", Help: "how long torch.save takes, again and again, while what was saved before is uploaded: the mean", Metric: result.Seconds,
-			Profile: "seed", Upload: writeLink,
-			Task: &Task{Save: &Saving{Bytes: s.SaveBytes, Rounds: s.SaveRounds, Every: s.SaveEvery.Seconds(), Keep: savesKept}},
-		},
-		{
-			Name: "write/append", Help: "open a log that is in the bucket, append to it and close it: the median", Metric: result.Seconds, Profile: "seed", Upload: writeLink,
-			Task: &Task{Exists: true, Job: writer.Job{
-				Pattern: writer.Append, Files: []writer.File{{Name: "train.log", Size: s.LogBytes}}, Writers: 1,
-				AppendBytes: s.AppendBytes, Rounds: s.AppendRounds,
-			}},
-		},
-		{
-			Name: "write/small", Help: "four processes create many small files; then until they are in the bucket", Metric: result.FilesPerSecond, Profile: "seed", Upload: writeLink,
-			Task: &Task{Job: writer.Job{Pattern: writer.Small, Files: tiny, Writers: 4}},
-		},
-		{
-			Name: "read/mmap-model", Help: "map a large file of a client that was just started, and copy it out tensor by tensor", Metric: result.BytesPerSecond,
-			Profile: "seed",
-			Task:    &Task{Exists: true, Job: writer.Job{Pattern: writer.Map, Files: []writer.File{{Name: "model.safetensors", Size: s.ModelBytes}}, Writers: 1}},
-		},
-		{
-			Name: "restore", Help: "read a checkpoint that was just written", Metric: result.BytesPerSecond, Profile: "seed", Upload: writeLink,
-			Task: &Task{Job: writer.Job{Pattern: writer.Stream, Files: checkpoint(1), Writers: 1}, Restore: true, Only: true},
-		},
-	}
-}
-
-// Takes reports whether a client of that source, with a directory of its own or
-// without, has a part in w: what is cached needs no requests, what is not has no
-// limit but theirs, and only a directory can be appended to.
-func (w Workload) Takes(d rig.Driver) bool {
-	if p, ok := d.(rig.Pailfs); ok && p.ReadOnly() && w.Task != nil && w.Task.Job.Pattern != writer.Map {
-		return false
-	}
-	disk, bare := d.Source() == rig.FromDisk, d.Name() == (rig.Bare{}).Name()
-	if w.Task != nil {
-		reads := w.Task.Job.Pattern == writer.Map
-		files := w.Task.Save != nil || w.Task.Job.Pattern == writer.Append || w.Task.Only
-		return (!disk || !reads) && (!bare || !files)
-	}
-	if w.List != nil {
-		return true
-	}
-	return (!bare || w.State == Cold) && (!disk || w.State != Cold)
-}
-
-const (
-	// writeLink is the link of the workloads that write, writeRate the same in bytes a
-	// second.
-	writeLink = "600MB"
-	writeRate = 600e6
-	// savesKept is how many checkpoints are kept beside the one that is written.
-	savesKept = 1
-)
-
-// shards are files that are size bytes together.
-func shards(n int, size int64) []writer.File {
-	files := make([]writer.File, n)
-	for i := range files {
-		files[i] = writer.File{Name: fmt.Sprintf("shard-%d.bin", i), Size: size / int64(n)}
-	}
-	return files
-}
+// writeRate is the link of the workloads that write, in bytes a second.
+const writeRate = 600e6
 
 // measureWrite takes samples of all subjects in turn. A client gives a series for the
 // writing, and, where there are such, one for the time until it is in the bucket and
 // one for the restoring.
-func (r *Runner) measureWrite(ctx context.Context, w Workload, o Options, subjects ...Subject) (_ []result.Series, err error) {
+func (r *Runner) measureWrite(ctx context.Context, w workload.Workload, o Options, subjects ...Subject) (_ []result.Series, err error) {
 	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.Driver.Source() == rig.FromBucket }) {
 		if err := r.serve(ctx, o.Link); err != nil {
 			return nil, err
@@ -201,7 +105,7 @@ func mergeSeries(all, more []result.Series) []result.Series {
 // writeBench takes one sample of one subject.
 type writeBench struct {
 	runner   *Runner
-	workload Workload
+	workload workload.Workload
 	options  Options
 	subject  Subject
 
@@ -356,7 +260,7 @@ func (b *writeBench) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sample.Value = b.workload.value(sample)
+	sample.Value = b.workload.Value(sample)
 	if len(b.job.Between) > 0 {
 		sample.ServerShare = sample.Spent.Server // it works between the rounds
 	}
@@ -365,7 +269,7 @@ func (b *writeBench) write(ctx context.Context) error {
 	}
 	if len(out.Beside) > 0 {
 		beside := result.Sample{Latencies: out.Beside}
-		beside.Value = b.workload.value(beside)
+		beside.Value = b.workload.Value(beside)
 		b.addOf(besideDisk, b.workload.Name, b.workload.Metric, beside)
 	}
 	switch {
@@ -387,8 +291,8 @@ func (b *writeBench) write(ctx context.Context) error {
 		if err := r.since(ctx, &late, b.session.Daemons(), before, used); err != nil {
 			return err
 		}
-		late.Value = b.workload.value(late)
-		b.add(b.workload.Name+inStore, b.workload.Metric, late)
+		late.Value = b.workload.Value(late)
+		b.add(b.workload.Name+workload.InStore, b.workload.Metric, late)
 	}
 	if err := b.restore(ctx); err != nil {
 		return err

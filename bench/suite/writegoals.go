@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"path/filepath"
 	"time"
@@ -61,7 +62,7 @@ func takeWrite(ctx context.Context, r *Runner) (Taken, error) {
 		Name: "write-in-oss", Work: "from the open until " + size + " are in the bucket, link 600 MB/s, with flush, uploads unpaced", Want: 0.8,
 		Against: "the slower of the disk and " + bare.label(),
 	}
-	arrive.Compare(find(series, w.Name+inStore, unpaced.label()), slower(find(series, w.Name, "disk"), find(series, w.Name+inStore, bare.label())))
+	arrive.Compare(find(series, w.Name+workload.InStore, unpaced.label()), slower(find(series, w.Name, "disk"), find(series, w.Name+workload.InStore, bare.label())))
 	restore := result.Target{Name: "restore", Work: "read " + size + " that were just written", Against: "the disk itself", Want: 0.95}
 	restore.Compare(find(series, "restore", "pailfs"), find(series, "restore", "disk"))
 	return Taken{Targets: []result.Target{write, arrive, restore}, Series: series}, nil
@@ -84,7 +85,7 @@ func slower(a, b *result.Series) *result.Series {
 
 // bestUpload finds the number and the size of parallel parts with which a bare client
 // uploads fastest, each way tried once.
-func (r *Runner) bestUpload(ctx context.Context, w Workload) (Subject, error) {
+func (r *Runner) bestUpload(ctx context.Context, w workload.Workload) (Subject, error) {
 	var best Subject
 	fastest := 0.0
 	for _, way := range []struct{ writers, part int }{{16, 16 << 20}, {32, 16 << 20}, {32, 8 << 20}} {
@@ -96,7 +97,7 @@ func (r *Runner) bestUpload(ctx context.Context, w Workload) (Subject, error) {
 		if err != nil {
 			return Subject{}, fmt.Errorf("search the best bare client: %w", err)
 		}
-		if v := find(series, w.Name+inStore, s.Label).Value; v > fastest {
+		if v := find(series, w.Name+workload.InStore, s.Label).Value; v > fastest {
 			best, fastest = s, v
 		}
 	}
@@ -189,7 +190,7 @@ func takeWriteSmall(ctx context.Context, r *Runner) (Taken, error) {
 		create.Notes = append(create.Notes, fmt.Sprintf("%s: %.3f of the disk", floor.Name(), find(series, w.Name, floor.Name()).Value/disk.Value))
 	}
 	arrive := result.Target{Name: "write-small-in-oss", Work: work + ", until all are in the bucket, with flush", Against: bare.label(), Want: 0.5}
-	arrive.Compare(find(series, w.Name+inStore, "pailfs"), find(series, w.Name+inStore, bare.label()))
+	arrive.Compare(find(series, w.Name+workload.InStore, "pailfs"), find(series, w.Name+workload.InStore, bare.label()))
 	return Taken{Targets: []result.Target{create, arrive}, Series: series}, nil
 }
 
@@ -232,7 +233,7 @@ func takeDirty(ctx context.Context, r *Runner) (taken Taken, err error) {
 		return Taken{}, err
 	}
 	wait := dirtyTime
-	if r.cfg.Sizes.DirtyBytes < Full().DirtyBytes {
+	if r.cfg.Sizes.DirtyBytes < workload.Full().DirtyBytes {
 		wait = dirtyTime / 20
 	}
 	select {

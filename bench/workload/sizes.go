@@ -1,9 +1,7 @@
-package suite
+package workload
 
 import (
 	"time"
-
-	"github.com/pailfs/pailfs/bench/dataset"
 )
 
 // Sizes say how much is read.
@@ -90,50 +88,83 @@ func Short() Sizes {
 	}
 }
 
-// pieces is how many cold runs over small files read different ones.
-func (s Sizes) pieces() int { return max(1, s.SmallFiles/max(1, s.ColdFiles)) }
-
-// memory is how much memory is used once before a cold run: what the kernel's
+// Memory is how much memory is used once before a cold run: what the kernel's
 // page cache of the mount, that of the client's cache files, and the client
 // itself may take for a large file.
-func (s Sizes) memory() int64 { return 3 * s.BigBytes }
+func (s Sizes) Memory() int64 { return 3 * s.BigBytes }
 
 // Set names a data set.
 type Set string
 
-// The data sets.
-const (
-	// Big is one large file.
-	Big Set = "big"
-	// Wide are files that are larger than what a random read need bring in.
-	Wide Set = "wide"
-	// Small are many small files, 1,000 to a directory.
-	Small Set = "small"
-	// Stream is one huge file, whose content repeats.
-	Stream Set = "stream"
-)
+// TrainingSizes say how much is trained with. The shapes are those of MLPerf
+// Storage, the counts are not.
+type TrainingSizes struct {
+	// Images is how many files the set Images has. A cache of a tenth of them is used,
+	// or of LeastCache bytes if that is more.
+	Images     int
+	LeastCache int64
+	// Plain is how many of them are read where each takes a round trip.
+	Plain int
+	// Inside is how many files the set InCache has, which a cache holds.
+	Inside int
+	// Volumes, Shards and Cubes are the numbers of files of the sets of these names.
+	Volumes, Shards, Cubes int
+	// VolumeBytes is the mean size of a volume, ShardBytes the size of a shard.
+	VolumeBytes, ShardBytes int64
+	// Held is how many files the set Tiny has: they are held at once.
+	Held int
+	// Worker is how many files an epoch has where numbers of workers are compared,
+	// WorkerPlain how many of them are read without hints; 0 leaves that out.
+	Worker, WorkerPlain int
+	// Calls is how many files are announced one by one.
+	Calls int
+}
 
-// streamPeriod is the length after which the content of Stream repeats, which
-// lets the server make it by copying parts.
-const streamPeriod = 256 << 20
+func fullTraining() TrainingSizes {
+	return TrainingSizes{
+		Images: 6_000, LeastCache: 160 << 20, Plain: 720, Inside: 2_400, Volumes: 56, VolumeBytes: volumeBytes, Shards: 16, ShardBytes: 143_439_724,
+		Cubes: 400, Held: 10_000, Worker: 2_880, WorkerPlain: 720, Calls: 2_000,
+	}
+}
 
-// make describes the files of set.
-func (s Sizes) make(set Set) *dataset.Manifest {
-	name := string(set)
-	if m := s.makeTraining(set); m != nil {
-		return m
+func quickTraining() TrainingSizes {
+	return TrainingSizes{
+		Images: 480, LeastCache: 128 << 20, Plain: 240, Inside: 240, Volumes: 28, VolumeBytes: volumeBytes, Shards: 8, ShardBytes: 22_932_000,
+		Cubes: 64, Held: 10_000, Worker: 960, WorkerPlain: 240, Calls: 1_000,
 	}
-	if m := s.makeGrowth(set); m != nil {
-		return m
+}
+
+func shortTraining() TrainingSizes {
+	return TrainingSizes{
+		Images: 240, LeastCache: 160 << 20, Plain: 96, Inside: 120, Volumes: 14, VolumeBytes: volumeBytes / 4, Shards: 8, ShardBytes: 11_466_004,
+		Cubes: 24, Held: 1_000, Worker: 192, Calls: 100,
 	}
-	switch set {
-	case Big:
-		return dataset.Big(name, 1, 1, s.BigBytes)
-	case Wide:
-		return dataset.Big(name, 2, s.ColdReads, s.WideBytes)
-	case Small:
-		return dataset.Small(name, 3, s.SmallFiles, s.SmallBytes, 1000)
-	default:
-		return dataset.Repeated(name, 4, s.StreamBytes, min(streamPeriod, s.StreamBytes))
+}
+
+// volumeBytes is a tenth of those of MLPerf's unet3d, as its compute time here is:
+// the rate is the same.
+const volumeBytes = 14_660_063
+
+// GrowthSizes are the steps in which each axis grows.
+type GrowthSizes struct {
+	// Bytes are sizes of an object, Files numbers of files in a directory, Readers are
+	// at work at once, Levels are directories above a file.
+	Bytes                  [3]int64
+	Files, Readers, Levels [3]int
+	// Reads is how many small files are read where readers grow.
+	Reads int
+}
+
+func fullGrowth() GrowthSizes {
+	return GrowthSizes{
+		Bytes: [3]int64{10 << 20, 100 << 20, 1000 << 20}, Files: [3]int{100, 1_000, 10_000},
+		Readers: [3]int{1, 10, 64}, Levels: [3]int{1, 10, 100}, Reads: 640,
+	}
+}
+
+func shortGrowth() GrowthSizes {
+	return GrowthSizes{
+		Bytes: [3]int64{2 << 20, 4 << 20, 8 << 20}, Files: [3]int{10, 100, 1_000},
+		Readers: [3]int{1, 2, 4}, Levels: [3]int{1, 10, 100}, Reads: 40,
 	}
 }
