@@ -30,41 +30,22 @@ type Taken struct {
 
 // Goals returns all goals, in the order in which they are measured.
 func Goals() []Goal {
-	seed := rig.Link{Profile: "seed"}
 	goals := []Goal{
-		versusDisk("seq-warm", "whole file on SSD, page cache warm, sequential", "read/seq-warm", rig.Pailfs{}, 1, 0.95),
-		versusDisk("seq-ssd", "whole file on SSD, page cache dropped, sequential", "read/seq-ssd", rig.Pailfs{}, 1, 0.95),
+		row("seq-warm"),
+		row("seq-ssd"),
 		{Name: "second", Work: "large file read a second time", Take: takeSecond},
-		versusDisk("rand4k-warm", "whole file on SSD, page cache warm, random 4 KiB", "read/rand4k-warm", rig.Pailfs{}, 1, 0.85),
-		versusDisk("rand4k-ssd", "whole file on SSD, page cache dropped, random 4 KiB", "read/rand4k-ssd", rig.Pailfs{}, 1, 0.85),
+		row("rand4k-warm"),
+		row("rand4k-ssd"),
 		versusBestBare("seq-cold-link", "cold sequential read, one reader, link 600 MB/s",
 			rig.Link{Profile: "seed", Download: "600MB"}, 0.9, reader.Bytes),
 		versusBestBare("seq-cold-cpu", "cold sequential read, one reader, no latency, no limit", rig.Link{}, 0.5, reader.CRC64, reader.Bytes),
-		{
-			Name: "rand4k-cold", Work: "cold random 4 KiB, median",
-			Take: func(ctx context.Context, r *Runner) (Taken, error) {
-				t := result.Target{Name: "rand4k-cold", Work: "cold random 4 KiB, median, profile seed", Against: "one bare GET", Want: 1.15, AtMost: true}
-				return r.compare(ctx, "read/rand4k-cold", Options{Link: seed}, Subject{Driver: rig.Pailfs{}}, BareChecked(), t)
-			},
-		},
-		versusDisk("small-warm-immutable-1", "small files warm, 1 reader, immutable", "read/small-warm", rig.PailfsImmutable(), 1, 0.60),
-		versusDisk("small-warm-immutable-4", "small files warm, 4 readers, immutable", "read/small-warm", rig.PailfsImmutable(), 4, 0.60),
-		versusDisk("small-warm-1", "small files warm, 1 reader, ordinary", "read/small-warm", rig.Pailfs{}, 1, 0.12),
-		versusDisk("small-warm-4", "small files warm, 4 readers, ordinary", "read/small-warm", rig.Pailfs{}, 4, 0.18),
-		{
-			Name: "audit", Work: "small files warm, 1 reader, with an audit",
-			Take: func(ctx context.Context, r *Runner) (Taken, error) {
-				t := result.Target{Name: "audit", Work: "small files warm, 1 reader, with an audit in a file", Against: "the same mount without one", Want: 0.97}
-				return r.compare(ctx, "read/small-warm", Options{}, Subject{Driver: rig.Pailfs{Variant: "audit", Audit: true}}, Subject{Driver: rig.Pailfs{}}, t)
-			},
-		},
-		{
-			Name: "small-cold", Work: "small files cold, 8 readers",
-			Take: func(ctx context.Context, r *Runner) (Taken, error) {
-				t := result.Target{Name: "small-cold", Work: "small files cold, 8 readers, profile seed", Against: "8 bare clients", Want: 0.95}
-				return r.compare(ctx, "read/small-cold", Options{Link: seed}, Subject{Driver: rig.Pailfs{}}, BareChecked(), t)
-			},
-		},
+		row("rand4k-cold"),
+		row("small-warm-immutable-1"),
+		row("small-warm-immutable-4"),
+		row("small-warm-1"),
+		row("small-warm-4"),
+		row("audit"),
+		row("small-cold"),
 		{Name: "requests", Work: "requests for stat, open and read of a listed small file", Take: takeRequests},
 		{Name: "memory", Work: "daemon's memory while a huge object is read", Take: takeMemory},
 		listingOf("flat"),
@@ -98,18 +79,6 @@ func takeSecond(ctx context.Context, r *Runner) (Taken, error) {
 		Subject: result.ShowValue(measured, result.ResidentBytes), Reference: "–",
 	})
 	return taken, nil
-}
-
-// versusDisk compares pailfs with the same files on the disk itself.
-func versusDisk(name, work, workload string, d rig.Driver, readers int, want float64) Goal {
-	return Goal{Name: name, Work: work, Take: func(ctx context.Context, r *Runner) (Taken, error) {
-		t := result.Target{Name: name, Work: work, Against: "the disk itself", Want: want}
-		o := Options{}
-		if readers > 1 {
-			o.Readers = readers
-		}
-		return r.compare(ctx, workload, o, Subject{Driver: d}, Subject{Driver: rig.Disk{}}, t)
-	}}
 }
 
 // versusBestBare compares a cold sequential read with the fastest bare client,

@@ -3,6 +3,8 @@ package suite
 import (
 	"context"
 	"errors"
+	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -154,5 +156,49 @@ func TestWhatIsBehindIsNamed(t *testing.T) {
 	}
 	if want := "`read/seq-warm`, pailfs: 0.40 of disk"; !strings.Contains(page.String(), want) {
 		t.Errorf("%q is missing in\n%s", want, &page)
+	}
+}
+
+// TestTheTableOfComparisons: each row is met by what it wants, missed by a little less, and what
+// was published of it was compared with the same and wanted the same.
+func TestTheTableOfComparisons(t *testing.T) {
+	published, err := result.Load(filepath.Join("..", "results", "targets.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range comparisons() {
+		t.Run(c.name, func(t *testing.T) {
+			i := slices.IndexFunc(published.Targets, func(p result.Target) bool { return p.Name == c.name })
+			if i < 0 {
+				t.Fatal("nothing was published of it")
+			}
+			p := &published.Targets[i]
+			if p.Work != c.work+c.with || p.Against != c.against || p.Want != c.want || p.AtMost != c.atMost {
+				t.Errorf("%+v was published of %+v", p, c)
+			}
+			worse := c.want * 0.99
+			if c.atMost {
+				worse = c.want * 1.01
+			}
+			for verdict, ratio := range map[string]float64{"met": c.want, "missed": worse} {
+				r := runner(t, 1)
+				r.take = func(_ context.Context, b *bench, run int) (result.Sample, error) {
+					if b.options.Readers != c.readers || b.options.Link != c.link || b.workload.Name != c.workload {
+						t.Errorf("%s with %+v was measured", b.workload.Name, b.options)
+					}
+					return b.subject.Driver.(fakeDriver).samples[run], nil
+				}
+				row := c
+				row.subject.Driver, row.reference.Driver = of(c.subject.Driver.Name(), ratio), of(c.reference.Driver.Name(), 1)
+				taken, err := row.take(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				report := result.Report{Targets: taken.Targets}
+				if got := &report.Targets[0]; report.Verdict(got) != verdict || math.Abs(got.Measured-ratio) > 1e-9 {
+					t.Errorf("%v is %s: %+v", ratio, report.Verdict(got), got)
+				}
+			}
+		})
 	}
 }
