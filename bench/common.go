@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/pailfs/pailfs/bench/machine"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/suite"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // commonFlags are the flags of every command that measures.

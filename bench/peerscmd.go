@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
 	"github.com/pailfs/pailfs/bench/suite"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // peersCmd measures pailfs beside other clients and the limits.

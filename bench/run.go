@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"maps"
 	"slices"
 	"text/tabwriter"
@@ -12,6 +11,7 @@ import (
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
 	"github.com/pailfs/pailfs/bench/suite"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // runCmd measures single workloads.

@@ -3,11 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/suite"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // whereCmd says where the time goes.

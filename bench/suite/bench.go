@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // bench takes the samples of one subject at one workload.

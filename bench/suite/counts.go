@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
-	"github.com/pailfs/pailfs/bench/workload/read"
 	"os"
 	"path/filepath"
 
@@ -13,6 +11,8 @@ import (
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/read"
 )
 
 // countedFiles is for how many files requests are counted, each by itself.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
-	"github.com/pailfs/pailfs/bench/workload/list"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,6 +16,8 @@ import (
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/list"
 )
 
 // measureList takes samples of all subjects in turn: the first listing of a client

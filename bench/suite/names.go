@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload/list"
 	"os"
 	"path/filepath"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/pailfs/pailfs/bench/names"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload/list"
 )
 
 // frozenMount is a mount of the manifest of all trees.

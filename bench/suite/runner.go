@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
 	"github.com/pailfs/pailfs/bench/writer"
 )
 

@@ -6,7 +6,6 @@ import (
 	_ "embed" // the program that saves
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/pailfs/pailfs/bench/child"
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
+	"github.com/pailfs/pailfs/bench/workload"
 	"github.com/pailfs/pailfs/bench/writer"
 )
 

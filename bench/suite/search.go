@@ -3,10 +3,10 @@ package suite
 import (
 	"context"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // BestBare finds the number and the size of parallel ranged GETs with which a

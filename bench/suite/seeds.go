@@ -2,10 +2,10 @@ package suite
 
 import (
 	"context"
-	"github.com/pailfs/pailfs/bench/workload"
 
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // published is what a book says of the four ways in which a training job in

@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +12,7 @@ import (
 	"github.com/pailfs/pailfs/bench/bare"
 	"github.com/pailfs/pailfs/bench/dataset"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // stage keeps the data sets: their manifests, their plain copies on disk, and

@@ -3,10 +3,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
-	"github.com/pailfs/pailfs/bench/workload/growth"
-	"github.com/pailfs/pailfs/bench/workload/read"
-	"github.com/pailfs/pailfs/bench/workload/train"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +14,10 @@ import (
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/growth"
+	"github.com/pailfs/pailfs/bench/workload/read"
+	"github.com/pailfs/pailfs/bench/workload/train"
 	"github.com/pailfs/pailfs/bench/writer"
 )
 

@@ -3,12 +3,12 @@ package suite
 import (
 	"context"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
-	"github.com/pailfs/pailfs/bench/workload/train"
 
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/train"
 )
 
 // trainingGoals are the goals of training.

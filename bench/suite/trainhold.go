@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
-	"github.com/pailfs/pailfs/bench/workload/train"
 	"os"
 	"path/filepath"
 
@@ -16,6 +14,8 @@ import (
 	"github.com/pailfs/pailfs/bench/machine"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
+	"github.com/pailfs/pailfs/bench/workload/train"
 	"github.com/pailfs/pailfs/prefetch/control"
 )
 

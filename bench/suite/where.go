@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/pailfs/pailfs/bench/workload"
 	"io"
 	"math"
 	"net"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/workload"
 )
 
 // mostProfile is for how many seconds a daemon can be profiled at most.

@@ -2,11 +2,10 @@ package workload
 
 import (
 	"github.com/pailfs/pailfs/bench/names"
-	"github.com/pailfs/pailfs/bench/writer"
-
 	"github.com/pailfs/pailfs/bench/reader"
 	"github.com/pailfs/pailfs/bench/result"
 	"github.com/pailfs/pailfs/bench/rig"
+	"github.com/pailfs/pailfs/bench/writer"
 )
 
 // State is what the caches hold when the clock starts.
