@@ -53,8 +53,11 @@ images: deps build ## Build the container images pailfs, pailfs-kube and pailfs-
 	deploy/docker/build $(BIN) $(or $(TAG),latest)
 
 .PHONY: dist
-dist: build $(SBOM) ## Pack the programs into dist/ as a reproducible tar.gz with what they are made of (CycloneDX) and SHA256SUMS.
+dist: build $(SBOM) ## Pack into dist/, reproducibly: the programs with what they are made of (CycloneDX), the Python client's wheel and sources, SHA256SUMS.
+	rm -rf dist
 	.ci/dist $(BIN) dist '$(VERSION)'
+	.ci/python dist
+	.ci/sums dist
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests and demo need.

@@ -113,6 +113,9 @@ func TestDistributionIsReproducible(t *testing.T) {
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
+		if text, err := exec.Command(ciScript(t, "sums"), dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
 		check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 		check.Dir = dir
 		if text, err := check.CombinedOutput(); err != nil {
