@@ -12,8 +12,12 @@ import (
 // what the index has been told. It is guarded by object.mu, for it changes together with
 // what memory has; its methods say where they take that lock themselves.
 type diskState struct {
-	object *object // whose it is
+	object *object // whose it is; set once, so that it may be read without the lock
+	diskFacts
+}
 
+// diskFacts is what of a diskState begins anew when a file is taken out of use.
+type diskFacts struct {
 	// loaded says that the index was asked; before, nothing is known and nothing may
 	// be written. epoch changes whenever what was loaded becomes void.
 	loaded bool

@@ -280,8 +280,7 @@ func (d *diskState) unload() (file *disk.File) {
 		}
 	}
 	file = d.file
-	*d = diskState{
-		object:  o,
+	d.diskFacts = diskFacts{
 		epoch:   d.epoch + 1,
 		writing: d.writing, fetching: d.fetching,
 		reading: d.reading, handedOut: d.handedOut,
