@@ -2,8 +2,12 @@ package csi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -31,4 +35,17 @@ func (i *identity) GetPluginCapabilities(context.Context, *spec.GetPluginCapabil
 // Probe implements [spec.IdentityServer].
 func (i *identity) Probe(context.Context, *spec.ProbeRequest) (*spec.ProbeResponse, error) {
 	return &spec.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+}
+
+// Probe asks the driver that listens on a unix socket whether it answers.
+func Probe(ctx context.Context, socket string) error {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	_, err = spec.NewIdentityClient(conn).Probe(ctx, &spec.ProbeRequest{})
+	if err != nil {
+		err = fmt.Errorf("ask the driver on %s: %w", socket, err)
+	}
+	return errors.Join(err, conn.Close())
 }

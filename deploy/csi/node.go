@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// NodeConfig configures the service of a node. All but Environ and Patience is required.
+// NodeConfig configures the service of a node. All but Environ, Mounter, Patience and Deadline is required.
 type NodeConfig struct {
 	// ID is the node's name.
 	ID string
@@ -27,6 +27,9 @@ type NodeConfig struct {
 	CacheDir string
 	// Environ is the environment of the daemons.
 	Environ []string
+	// Mounter is the socket of the node's mounter, which starts daemons that outlive the driver; without it they are
+	// the driver's own processes.
+	Mounter string
 	// Patience is how long a call waits for another one of the same volume; 0 means 10 seconds.
 	Patience time.Duration
 	// Deadline bounds what one call does; 0 means 110 seconds, for kubelet asks again after 2 minutes.
@@ -66,7 +69,7 @@ func openNode(cfg NodeConfig, log *slog.Logger) (*node, error) {
 	if err := os.Chmod(cfg.RunDir, 0o700); err != nil {
 		return nil, err
 	}
-	return &node{cfg: cfg, pailfs: program{cfg.Pailfs, cfg.Environ}, log: log}, nil
+	return &node{cfg: cfg, pailfs: program{cfg.Pailfs, cfg.Environ, cfg.Mounter}, log: log}, nil
 }
 
 // with does something with a volume that no other call does anything with. What has begun is brought to its end

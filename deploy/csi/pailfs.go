@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pailfs/pailfs/deploy/csi/mounter"
 )
 
 // The exit codes of pailfs.
@@ -35,6 +38,8 @@ type program struct {
 	path string
 	// environ is what the commands get: no secret.
 	environ []string
+	// mounter is the socket of who starts daemons; "" if the driver does.
+	mounter string
 }
 
 // run runs a command to its end, which ctx brings about with SIGTERM. The command inherits the lock of v, if v is not nil.
@@ -52,18 +57,53 @@ func (p program) run(ctx context.Context, v *volume, args ...string) ([]byte, er
 	if err == nil {
 		return out.Bytes(), nil
 	}
-	text := strings.Join(strings.Fields(strings.TrimPrefix(strings.TrimSpace(complaint.String()), "pailfs: ")), " ")
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("pailfs %s: %w: %s", args[0], ctx.Err(), text)
-	}
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() < 0 {
-		return nil, fmt.Errorf("pailfs %s: %w: %s", args[0], err, text)
+	if ctx.Err() != nil || !errors.As(err, &exit) || exit.ExitCode() < 0 {
+		return nil, interrupted(ctx, args[0], err, complaint.Bytes())
 	}
+	return out.Bytes(), failed(args[0], exit.ExitCode(), complaint.Bytes())
+}
+
+// keep runs a command that leaves a daemon: in the mounter if there is one, so that the daemon outlives the driver.
+func (p program) keep(ctx context.Context, v *volume, args ...string) error {
+	if p.mounter == "" {
+		_, err := p.run(ctx, v, args...)
+		return err
+	}
+	result, err := mounter.Run(ctx, p.mounter, mounter.Command{Args: args, Environ: p.environ}, v.lock)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return refuse(codes.Unavailable, "%v", err)
+	case err != nil || result.Code < 0:
+		return interrupted(ctx, args[0], err, result.Complaint)
+	case result.Code != 0:
+		return failed(args[0], result.Code, result.Complaint)
+	}
+	return nil
+}
+
+// interrupted is the error of a command that did not come to an end of its own.
+func interrupted(ctx context.Context, command string, err error, complaint []byte) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	} else if err == nil {
+		err = errors.New("killed")
+	}
+	return fmt.Errorf("pailfs %s: %w: %s", command, err, oneLine(complaint))
+}
+
+// failed is the error of a command that says itself why it failed.
+func failed(command string, code int, complaint []byte) error {
+	text := oneLine(complaint)
 	if text == "" {
-		text = fmt.Sprintf("pailfs %s: %v", args[0], err)
+		text = fmt.Sprintf("pailfs %s: exit status %d", command, code)
 	}
-	return out.Bytes(), &commandError{exit.ExitCode(), text}
+	return &commandError{code, text}
+}
+
+// oneLine is what a command complained of.
+func oneLine(complaint []byte) string {
+	return strings.Join(strings.Fields(strings.TrimPrefix(strings.TrimSpace(string(complaint)), "pailfs: ")), " ")
 }
 
 // mount starts a daemon and returns when its mount answers. The mount of a dead daemon is replaced.
@@ -74,8 +114,7 @@ func (p program) mount(ctx context.Context, v *volume, d daemon) error {
 		}
 	}
 	args := append([]string{"mount", "--detach", "--mkdir"}, d.Flags...)
-	_, err := p.run(ctx, v, append(args, "--", d.Source, d.At)...)
-	return err
+	return p.keep(ctx, v, append(args, "--", d.Source, d.At)...)
 }
 
 // asking are the questions that go on: a daemon that hangs may keep its command in the kernel.

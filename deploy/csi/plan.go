@@ -47,7 +47,7 @@ func (n *node) plan(r request, at string) (daemon, []byte, error) {
 	d.Asked = append(slices.Clone(d.Flags), "source="+a.Source, "credentials="+a.Credentials)
 
 	dir := filepath.Join(n.cfg.RunDir, digest(r.id))
-	d.Flags = append(d.Flags, "--allow-other", flag("cache-dir", d.CacheDir), flag("log-file", filepath.Join(dir, "log")))
+	d.Flags = append(d.Flags, "--allow-other", "--drop-privileges", flag("cache-dir", d.CacheDir), flag("log-file", filepath.Join(dir, "log")))
 	if a.Credentials != fromSecret {
 		if len(r.secrets) > 0 {
 			return daemon{}, nil, errors.New("the volume names a Secret and other credentials: leave one out")

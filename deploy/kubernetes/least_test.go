@@ -26,6 +26,8 @@ type part struct {
 	host []string
 	// privileged are containers that may be so.
 	privileged []string
+	// processes: it sees those of the host.
+	processes bool
 	// root are containers that run as root, with the capabilities that they keep.
 	root map[string][]v1.Capability
 }
@@ -36,6 +38,11 @@ var parts = map[string]part{
 	"DaemonSet pailfs-agent":       {token: true, host: []string{"/mnt/pailfs", "/run/pailfs-agent"}, root: map[string][]v1.Capability{"state": {"CHOWN"}}},
 	"Deployment pailfs-controller": {token: true},
 	"Deployment pailfs-scheduler":  {token: true},
+	// The keys of volumes come with kubelet's calls.
+	"DaemonSet pailfs-csi-node":    {host: []string{"/var/lib/kubelet", "/run/pailfs-csi", "/var/cache/pailfs/csi"}, privileged: []string{"driver"}},
+	"DaemonSet pailfs-csi-mounter": {processes: true, host: []string{"/var/lib/kubelet", "/run/pailfs-csi", "/var/cache/pailfs/csi"}, privileged: []string{"mounter"}},
+	// Those of classes come from its provisioner, which takes them with its token.
+	"Deployment pailfs-csi-controller": {token: true},
 	// The trainer beside it is the user's.
 	"Job train-with-sidecar": {keys: true, privileged: []string{"pailfs"}},
 }
@@ -49,6 +56,9 @@ func ours(t *testing.T) []object {
 	}
 	return objects
 }
+
+// sidecars begins the names of Kubernetes' own images.
+const sidecars = "registry.k8s.io/sig-storage/"
 
 // is returns what p points at, or the zero value.
 func is[T any](p *T) (value T) {
@@ -81,7 +91,7 @@ func TestPodsHaveTheLeastTheyNeed(t *testing.T) {
 		}
 		checkPod(t, name, p, pod.Spec)
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			if strings.HasPrefix(c.Image, "pailfs") {
+			if strings.HasPrefix(c.Image, "pailfs") || strings.HasPrefix(c.Image, sidecars) {
 				checkContainer(t, name+", container "+c.Name, p, pod.Spec, c)
 			}
 		}
@@ -96,7 +106,7 @@ func TestPodsHaveTheLeastTheyNeed(t *testing.T) {
 // checkPod checks what is the whole pod's.
 func checkPod(t *testing.T, name string, p part, pod v1.PodSpec) {
 	t.Helper()
-	if pod.HostPID || pod.HostIPC || pod.HostNetwork {
+	if pod.HostPID != p.processes || pod.HostIPC || pod.HostNetwork {
 		t.Errorf("%s shares the host's processes or network", name)
 	}
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken != p.token {
@@ -156,7 +166,8 @@ func checkContainer(t *testing.T, name string, p part, pod v1.PodSpec, c v1.Cont
 		t.Errorf("%s: privileged is %t", name, !privileged)
 	}
 	if privileged {
-		if !slices.Contains(c.Args, "--drop-privileges") {
+		// The driver gives the flag to each daemon, and runs none itself (deploy/csi).
+		if driver := strings.HasPrefix(c.Image, "pailfs-csi:"); !driver && !slices.Contains(c.Args, "--drop-privileges") {
 			t.Errorf("%s keeps all privileges", name)
 		}
 		if !slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return is(m.MountPropagation) == v1.MountPropagationBidirectional }) {
@@ -333,6 +344,9 @@ func TestImagesHaveAPlaceForTheirDigest(t *testing.T) {
 	for _, o := range ours(t) {
 		if p := podOf(o); p != nil && o.raw.GetKind() != "Job" {
 			for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+				if strings.HasPrefix(c.Image, sidecars) {
+					continue
+				}
 				name, tag, _ := strings.Cut(c.Image, ":")
 				used[name] = true
 				if tag != "latest" || c.ImagePullPolicy != v1.PullIfNotPresent {

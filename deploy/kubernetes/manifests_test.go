@@ -130,7 +130,7 @@ func TestManifestsHaveOnlyFieldsThatKubernetesKnows(t *testing.T) {
 
 func TestEveryFileOfADirectoryIsInstalled(t *testing.T) {
 	installed := resources(t, ".")
-	for _, f := range glob(t, "base/*.yaml", "scheduler/*.yaml") {
+	for _, f := range glob(t, "base/*.yaml", "csi/*.yaml", "scheduler/*.yaml") {
 		if filepath.Base(f) != "kustomization.yaml" && !slices.Contains(installed, f) {
 			t.Errorf("%s is in no kustomization", f)
 		}

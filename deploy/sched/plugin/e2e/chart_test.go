@@ -61,7 +61,7 @@ func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string)
 func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 	rendered, complaint := helm(t, agentNamespace, "--set", "source=oss://bucket")
 	var want []*unstructured.Unstructured
-	for _, pattern := range []string{"base/*.yaml", "scheduler/*.yaml"} {
+	for _, pattern := range []string{"base/*.yaml", "csi/*.yaml", "scheduler/*.yaml"} {
 		objects, err := documentsOf(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -83,13 +83,15 @@ func TestTheChartInstallsWhatKustomizeDoes(t *testing.T) {
 
 // digests are what deploy/docker/push would print.
 var digests = "image.digests.pailfs=sha256:" + strings.Repeat("a", 64) + ",image.digests.pailfs-kube=sha256:" + strings.Repeat("b", 64) +
-	",image.digests.pailfs-scheduler=sha256:" + strings.Repeat("c", 64)
+	",image.digests.pailfs-csi=sha256:" + strings.Repeat("d", 64) + ",image.digests.pailfs-scheduler=sha256:" + strings.Repeat("c", 64)
 
 func TestTheChartsValues(t *testing.T) {
 	c := setup(t)
 	rendered, complaint := helm(t, "elsewhere", "--set", "source=oss://b/train,datasets=b/train/a,mount.region=cn-beijing,mount.cache_size=2TiB,"+
 		"image.registry=registry.example.com/team,image.tag=v2,image.pullSecrets={pull},nodeSelector.gpu=yes,scheduler.args.gangWaitSeconds=60,"+
-		"mount.credentials=ecs-ram-role,resources.limits.memory=32Gi,prometheusNamespace=metrics", "--set", digests)
+		"mount.credentials=ecs-ram-role,prometheusNamespace=metrics,keysSecret=mykeys,cacheDir=/mnt/ssd,csi.kubeletDir=/srv/kubelet,csi.provisionerImage=mirror/provisioner:v1,"+
+		"parts.pailfs.resources.mount.limits.memory=32Gi,parts.pailfs-csi-mounter.priorityClassName=high,parts.pailfs-csi-mounter.nodeSelector.volumes=yes,"+
+		"parts.pailfs-csi-controller.tolerations[0].key=mine", "--set", digests)
 	if complaint != "" {
 		t.Fatal(complaint)
 	}
@@ -109,6 +111,9 @@ func TestTheChartsValues(t *testing.T) {
 		`"image":"registry.example.com/team/pailfs:v2@sha256:` + strings.Repeat("a", 64) + `"`, `"image":"registry.example.com/team/pailfs-kube:v2@sha256:` + strings.Repeat("b", 64) + `"`,
 		`"image":"registry.example.com/team/pailfs-scheduler:v2@sha256:` + strings.Repeat("c", 64) + `"`, `credentials: ecs-ram-role`,
 		`"limits":{"cpu":"16","memory":"32Gi"}`, `system:serviceaccount:elsewhere:pailfs-controller`,
+		`"nodeSelector":{"volumes":"yes"}`, `"priorityClassName":"high"`, `"tolerations":[{"key":"mine"}]`, `"path":"/mnt/ssd/csi"`, `"path":"/mnt/ssd"`,
+		`"secretName":"mykeys"`, `--endpoint=/srv/kubelet/plugins/csi.pailfs.io/csi.sock`, `"path":"/srv/kubelet"`, `"image":"mirror/provisioner:v1"`,
+		`"image":"registry.example.com/team/pailfs-csi:v2@sha256:` + strings.Repeat("d", 64) + `"`,
 		`"nodeSelector":{"gpu":"yes"}`, `gangWaitSeconds: 60`, `starveAfterSeconds: 30`, `resourceNamespace: elsewhere`, `system:serviceaccount:elsewhere:pailfs-node`,
 	} {
 		if !strings.Contains(all, want) {
@@ -123,7 +128,7 @@ func TestTheChartsValues(t *testing.T) {
 	}
 	// No image of a release may become another one under its name.
 	for _, line := range regexp.MustCompile(`"image":"[^"]*"`).FindAllString(all, -1) {
-		if !strings.Contains(line, "@sha256:") {
+		if !strings.Contains(line, "@sha256:") && !strings.Contains(line, "mirror/provisioner") {
 			t.Errorf("%s is not named by its digest", line)
 		}
 	}
@@ -139,19 +144,21 @@ func TestTheChartsValues(t *testing.T) {
 	if got := find(t, monitored, "PodMonitor", "pailfs"); !reflect.DeepEqual(got, monitor[0].Object) {
 		t.Errorf("PodMonitor:\n%s\nwant\n%s", text(t, got), text(t, monitor[0].Object))
 	}
-	without, _ := helm(t, "elsewhere", "--set", "source=oss://b,scheduler.enabled=false")
+	without, _ := helm(t, "elsewhere", "--set", "source=oss://b,scheduler.enabled=false,csi.enabled=false")
 	for _, o := range without {
-		if strings.Contains(o.GetName(), "scheduler") {
-			t.Errorf("%s %s is there without the scheduler", o.GetKind(), o.GetName())
+		if strings.Contains(o.GetName(), "scheduler") || strings.Contains(o.GetName(), "csi") {
+			t.Errorf("%s %s is there without the scheduler and the driver", o.GetKind(), o.GetName())
 		}
 	}
 	for args, want := range map[string]string{
-		"datasets=b":                         "source says what is mounted on every node and is not set",
-		"source=b":                           "source",
-		"source=oss://b,sheduler.x=1":        "sheduler",
-		"source=oss://b,image.tag=":          "tag",
-		"source=oss://b,image.registry=r/":   "registry",
-		"source=oss://b,image.registry=r.io": "image.digests says which pailfs",
+		"datasets=b":                  "source says what is mounted on every node and is not set",
+		"source=b":                    "source",
+		"source=oss://b,sheduler.x=1": "sheduler",
+		"source=oss://b,image.tag=":   "tag",
+		"source=oss://b,parts.pailfs-cis-node.priorityClassName=p":                                  "pailfs-cis-node",
+		"source=oss://b,parts.pailfs.resources.mounter.limits.memory=1Gi":                           "parts.pailfs.resources.mounter: there is no container of that name",
+		"source=oss://b,image.registry=r/":                                                          "registry",
+		"source=oss://b,image.registry=r.io":                                                        "image.digests says which pailfs",
 		"source=oss://b,image.registry=r.io,image.digests.pailfs=sha256:" + strings.Repeat("a", 64): "image.digests says which pailfs-kube is meant",
 		"source=oss://b,image.digests.pailfs=v2":                                                    "digests",
 	} {

@@ -90,7 +90,7 @@ func (c *controlPlane) apply(ctx context.Context, o *unstructured.Unstructured, 
 
 func TestTheAPIServerTakesEveryManifest(t *testing.T) {
 	c := setup(t)
-	for _, pattern := range []string{"base/*.yaml", "scheduler/*.yaml", "examples/*.yaml"} {
+	for _, pattern := range []string{"base/*.yaml", "csi/*.yaml", "scheduler/*.yaml", "examples/*.yaml"} {
 		for _, o := range manifests(t, pattern) {
 			if err := c.apply(t.Context(), o, true); err != nil {
 				t.Errorf("%s: %s %s: %v", pattern, o.GetKind(), o.GetName(), err)

@@ -1,11 +1,12 @@
-// Command kubecp is a Kubernetes control plane in one program, for tests: one part a
-// process, with the part's own flags. The scheduler is pailfs-scheduler.
+// Command kubecp is a Kubernetes control plane and the kubelet of a node in one program, for
+// tests: one part a process, with the part's own flags. The scheduler is pailfs-scheduler.
 //
 //	kubecp etcd DIR CLIENT-URL PEER-URL
-//	kubecp apiserver|controller-manager|scheduler FLAGS…
+//	kubecp apiserver|controller-manager|scheduler|kubelet FLAGS…
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	"github.com/pailfs/pailfs/deploy/sched/plugin"
 )
@@ -40,8 +42,10 @@ func main() {
 		command = controllers.NewControllerManagerCommand()
 	case "scheduler":
 		command = scheduler.NewSchedulerCommand(scheduler.WithPlugin(plugin.Name, plugin.New))
+	case "kubelet":
+		command = kubelet.NewKubeletCommand(context.Background())
 	default:
-		fmt.Fprintf(os.Stderr, "kubecp: %q is no part of a control plane: want etcd, apiserver, controller-manager or scheduler\n", part)
+		fmt.Fprintf(os.Stderr, "kubecp: %q is no part of Kubernetes here: want etcd, apiserver, controller-manager, scheduler or kubelet\n", part)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command))
