@@ -96,7 +96,7 @@ bench-manifest: ## Measure manifests of OBJECTS objects (default 10000000; about
 
 ##@ Test
 
-STAGES := deps build lint vuln unit page python race crash-short torture-short conformance e2e-kube-short fuzz-short bench-short demo-short
+STAGES := deps build lint vuln unit page python race crash-short torture-short conformance e2e-kube-short e2e-node-short fuzz-short bench-short demo-short
 
 .PHONY: test
 test: ## Everything that CI holds, and how long each stage takes.
@@ -196,7 +196,7 @@ torture-sum: ## Summarize the results in FILES in cmd/pailfs/systemtest/TORTURE.
 
 # One program for everything that the tests start, compiled as lint compiles it, so that CI does it once.
 KUBECP := cd deploy/sched/plugin && $(GO) build -ldflags '-s -w $(KUBE_VERSION)' -o $(CURDIR)/$(BIN)/kubecp ./e2e/kubecp
-E2E    := cd deploy/sched/plugin && PAILFS_E2E_NODES=$$nodes $(GO) test -count=1 $(HANGS) -v ./e2e
+E2E    := cd deploy/sched/plugin && PAILFS_E2E_NODES=$$nodes $(GO) test -count=1 $(HANGS) -v -skip '^TestNode$$' ./e2e
 
 .PHONY: e2e-kube
 e2e-kube: build $(HELM) ## The scheduler and the node agent on a real Kubernetes control plane with 10,000 nodes; prints what is measured.
@@ -207,6 +207,19 @@ e2e-kube: build $(HELM) ## The scheduler and the node agent on a real Kubernetes
 e2e-kube-short: build $(HELM) ## The same with 200 nodes.
 	$(KUBECP)
 	nodes=200; $(E2E)
+
+# What has a kubelet of its own.
+E2E_NODE := cd deploy/sched/plugin && $(GO) test -count=1 $(HANGS) -v
+
+.PHONY: e2e-node
+e2e-node: deps build e2e-csi ## The CSI driver, as it is deployed, on a real kubelet with containerd, and csi-sanity.
+	$(KUBECP)
+	$(E2E_NODE) -run '^TestNode$$' ./e2e
+
+.PHONY: e2e-node-short
+e2e-node-short: deps build ## A claim that is read on a real kubelet.
+	$(KUBECP)
+	$(E2E_NODE) -run '^TestNode$$/^a_claim_is_read$$' ./e2e
 
 .PHONY: e2e-csi
 e2e-csi: build $(SANITY) ## csi-sanity over the CSI driver that was built, with real mounts of an emulated bucket.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -61,7 +62,8 @@ func Open(cfg Config) (*Driver, error) {
 	return d, nil
 }
 
-// Listen listens on a unix socket that root alone may use. One that a driver before has left is replaced.
+// Listen listens on a unix socket that root alone may use, in a directory that is made. One that a driver before has left is
+// replaced.
 func Listen(socket string) (net.Listener, error) {
 	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == os.ModeSocket {
 		if c, err := net.Dial("unix", socket); err == nil {
@@ -71,6 +73,9 @@ func Listen(socket string) (net.Listener, error) {
 		if err := os.Remove(socket); err != nil {
 			return nil, fmt.Errorf("listen on %s: %w", socket, err)
 		}
+	}
+	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", socket, err)
 	}
 	l, err := net.Listen("unix", socket)
 	if err != nil {

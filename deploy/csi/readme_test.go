@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// What the README shows is as Kubernetes and the driver take it.
+// What the README shows, and what is installed of the driver itself, is as Kubernetes and the driver take it.
 func TestTheReadmesExampleIsTaken(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -21,6 +21,11 @@ func TestTheReadmesExampleIsTaken(t *testing.T) {
 	}
 	_, example, _ := strings.Cut(string(text), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
+	driver, err := os.ReadFile("../kubernetes/csi/driver.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example += "\n---\n" + string(driver)
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	taken := func(what string, attributes map[string]string, options []string, known ...string) {
 		t.Helper()

@@ -39,7 +39,7 @@ var parts = map[string]part{
 	"Deployment pailfs-controller": {token: true},
 	"Deployment pailfs-scheduler":  {token: true},
 	// The keys of volumes come with kubelet's calls.
-	"DaemonSet pailfs-csi-node":    {host: []string{"/var/lib/kubelet", "/run/pailfs-csi", "/var/cache/pailfs/csi"}, privileged: []string{"driver"}},
+	"DaemonSet pailfs-csi-node":    {processes: true, host: []string{"/var/lib/kubelet", "/run/pailfs-csi", "/var/cache/pailfs/csi"}, privileged: []string{"driver"}},
 	"DaemonSet pailfs-csi-mounter": {processes: true, host: []string{"/var/lib/kubelet", "/run/pailfs-csi", "/var/cache/pailfs/csi"}, privileged: []string{"mounter"}},
 	// Those of classes come from its provisioner, which takes them with its token.
 	"Deployment pailfs-csi-controller": {token: true},
