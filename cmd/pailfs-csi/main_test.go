@@ -33,7 +33,7 @@ func TestWrongArgumentsAreOneLine(t *testing.T) {
 		{[]string{"node", "--pailfs", file}, command.Refused, "--node"},
 		{[]string{"node", "--node", "n", "--pailfs", file, "--log-level", "loud"}, command.Refused, "--log-level"},
 		{[]string{"node", "--node", "n", "--pailfs", file, "--run-dir", file, "--cache-dir", dir}, command.Failed, "not a directory"},
-		{[]string{"controller", "--pailfs", file, "--endpoint", "/nowhere/csi.sock"}, command.Failed, "/nowhere/csi.sock"},
+		{[]string{"controller", "--pailfs", file, "--endpoint", file + "/csi.sock"}, command.Failed, "/csi.sock: "},
 		{[]string{"mount"}, command.Refused, "see pailfs-csi --help"},
 	} {
 		code, out, complaint := call(t, c.args...)
