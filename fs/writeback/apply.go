@@ -438,7 +438,7 @@ func (st *state) want(kind opKind, key, dir, base string, file fileID, at int64,
 	known := k.Flight == 0 && len(k.Maybe) == 0 && st.keptAt[key] == 0
 	if op := st.Ops[k.Pending]; op != nil && kind == opPut && op.Kind == opPut && op.File == file && !barrier {
 		st.follow(op, -1)
-		if st.yields(op) {
+		if st.recent.yields(op) {
 			st.queue.remove(op)
 			op.Order = st.NextOrder
 			st.queue.add(op)

@@ -236,7 +236,7 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 		s.mu.Lock()
 		s.mu.undurable.forget(f.id)
 		s.mu.Unlock()
-		return st.lostOnDisk("sync")
+		return lostOnDisk(&st, "sync")
 	case st.Durable >= st.Gen:
 		return nil
 	}
@@ -355,7 +355,7 @@ func (s *Space) commitFile(f *File) error {
 // lostOnDisk is the error of a file of which the disk does not have all that was
 // written. The kernel tells of pages that it could not write once and then takes them
 // to be clean, so that no later sync can vouch for them.
-func (f *fileState) lostOnDisk(doing string) error {
+func lostOnDisk(f *fileState, doing string) error {
 	return fmt.Errorf("%s %q: the disk lost what was written before; write it anew from an empty file: %w", doing, join(f.Dir, f.Name), syscall.EIO)
 }
 

@@ -167,7 +167,7 @@ func (l *left) copyOut(ctx context.Context, out *os.File, e *Exported) (mtime ti
 		return mtime, err
 	}
 	if e.Partial {
-		e.Bytes, err = e.partial.copyPartial(ctx, out, in)
+		e.Bytes, err = copyPartial(ctx, e.partial, out, in)
 		return info.ModTime(), err
 	}
 	e.Bytes = 0

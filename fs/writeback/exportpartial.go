@@ -17,49 +17,9 @@ const (
 	extentsEnding = ".extents"
 )
 
-// cutShort returns the record of a change of size that a kill kept from being written
-// down, or nil: nothing beyond the end of the staged file at path is the base's.
-func (f *fileState) cutShort(path string) (record, error) {
-	limit := int64(0)
-	for _, p := range []*partial{f.Partial, f.Vouched} {
-		if p != nil {
-			limit = max(limit, p.Limit)
-		}
-	}
-	if !f.Staged || limit == 0 {
-		return nil, nil
-	}
-	_, size, err := stampOf(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case size < limit:
-		return &cutRecord{File: f.ID, Limit: size}, nil
-	}
-	return nil, nil
-}
-
-// own returns the extents of size bytes that the staged file has.
-func (p *partial) own(size int64) []extent {
-	var own []extent
-	at := int64(0)
-	for _, e := range newPresence(p).absent(0, size) {
-		if e.off > at {
-			own = append(own, extent{at, e.off - at})
-		}
-		at = e.end()
-	}
-	if at < size {
-		own = append(own, extent{at, size - at})
-	}
-	return own
-}
-
 // copyPartial writes the bytes that the staged file in has of its own to their places in
 // out, and returns how many they are.
-func (p *partial) copyPartial(ctx context.Context, out, in *os.File) (bytes int64, err error) {
+func copyPartial(ctx context.Context, p *partial, out, in *os.File) (bytes int64, err error) {
 	info, err := in.Stat()
 	if err != nil {
 		return 0, err
@@ -84,7 +44,7 @@ func (p *partial) copyPartial(ctx context.Context, out, in *os.File) (bytes int6
 
 // extentsText is the list beside a partial file: what the rest is to be taken from, and
 // offset and length of what is there, in bytes.
-func (p *partial) extentsText(path string, size int64) string {
+func extentsText(p *partial, path string, size int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %q, %d bytes: what was written is in the file beside this list.\n", path, size)
 	fmt.Fprintf(&b, "# The rest of the first %d bytes is that of the object %q with ETag %q, %d bytes, of %s.\n",
@@ -106,6 +66,6 @@ func (l *left) exportExtents(root *os.Root, e *Exported) error {
 	if err != nil {
 		return err
 	}
-	_, err = list.WriteString(e.partial.extentsText(e.Path, size))
+	_, err = list.WriteString(extentsText(e.partial, e.Path, size))
 	return errors.Join(err, list.Sync(), list.Close())
 }

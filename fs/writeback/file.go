@@ -101,7 +101,7 @@ func (s *Space) file(id fileID) *File {
 	if f == nil {
 		f = &File{space: s, id: id, committing: make(turn, 1)}
 		if st := s.mu.Files[id]; st != nil && st.Partial != nil {
-			f.present.Store(newPresence(st.Partial))
+			f.present.Store(st.Partial.presence())
 		}
 		s.mu.files[id] = f
 	}

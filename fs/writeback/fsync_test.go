@@ -81,7 +81,7 @@ func TestFsyncDoesNotVouchForAChunkThatComesWhenItIsWrittenDown(t *testing.T) {
 		runs = binary.AppendUvarint(binary.AppendUvarint(runs, 1), 1)
 	}
 	p.Local = string(runs)
-	n := newPresence(&p)
+	n := p.presence()
 	began := time.Now()
 	n.mark()
 	once := time.Since(began)

@@ -444,7 +444,7 @@ func (h *Handle) Flush(ctx context.Context) error {
 		return err
 	}
 	if st := f.state(); st.Staged && st.suspect() {
-		return st.lostOnDisk("close")
+		return lostOnDisk(&st, "close")
 	}
 	return f.report()
 }

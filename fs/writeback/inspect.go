@@ -180,14 +180,14 @@ func (l *left) judge(boot string) error {
 	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
 		f := st.Files[id]
 		_, has := l.inline[id]
-		what, err := f.judge(stagedPath(l.dir, id), st.keptOf[id] != 0, has, rebooted)
+		what, err := judge(f, stagedPath(l.dir, id), st.keptOf[id] != 0, has, rebooted)
 		if err != nil {
 			return err
 		}
-		if back := f.goBack(what, st.keptOf[id] != 0, rebooted); back != nil {
+		if back := goBack(f, what, st.keptOf[id] != 0, rebooted); back != nil {
 			st.apply(back)
 		}
-		if cut, err := f.cutShort(stagedPath(l.dir, id)); err != nil {
+		if cut, err := cutShort(f, stagedPath(l.dir, id)); err != nil {
 			return err
 		} else if cut != nil {
 			st.apply(cut)
@@ -206,7 +206,7 @@ func (l *left) judge(boot string) error {
 		case fateRestored:
 			l.restored[id] = true
 		case fateLost:
-			recorded, aside, err := f.lost(stagedPath(l.dir, id), l.inline)
+			recorded, aside, err := whatIsLost(f, stagedPath(l.dir, id), l.inline)
 			if err != nil {
 				return err
 			}
@@ -248,17 +248,14 @@ func escapeGlob(path string) string {
 // pending returns the operations in their order.
 func (l *left) pending() []Staged {
 	pending := []Staged{}
-	for _, x := range l.state.queue.items {
-		if x.op == nil {
-			continue
-		}
-		s := Staged{Path: strings.TrimSuffix(join(x.op.Dir, x.op.Name), "/"), Doing: x.op.Kind.String()}
-		if f := l.state.Files[x.op.File]; f != nil && x.op.Kind == opPut {
+	for op := range l.state.queue.all() {
+		s := Staged{Path: strings.TrimSuffix(join(op.Dir, op.Name), "/"), Doing: op.Kind.String()}
+		if f := l.state.Files[op.File]; f != nil && op.Kind == opPut {
 			path := s.Path
 			s = l.staged(f)
-			s.Path, s.Replaced = path, l.state.Kept[x.op.ID]
+			s.Path, s.Replaced = path, l.state.Kept[op.ID]
 		}
-		s.Since, s.op = time.Unix(0, x.op.At).UTC(), x.op.ID
+		s.Since, s.op = time.Unix(0, op.At).UTC(), op.ID
 		pending = append(pending, s)
 	}
 	return pending

@@ -70,8 +70,8 @@ func (st *state) addLoss(id fileID, l loss) {
 	st.Losses[id] = &l
 	st.lastLoss = max(st.lastLoss, l.Until)
 	n := 0
-	for _, x := range st.queue.items {
-		if x.op != nil && l.precedes(x.op) {
+	for op := range st.queue.all() {
+		if l.precedes(op) {
 			n++
 		}
 	}

@@ -1,6 +1,7 @@
 package writeback
 
 import (
+	"iter"
 	"slices"
 	"sort"
 	"strings"
@@ -9,6 +10,10 @@ import (
 // overtakeWindow is how far apart the closes of two new small files, or two removals, may
 // be for the later one to be published first, in nanoseconds.
 const overtakeWindow = int64(1e9)
+
+// maxRunning is how many operations run at once; the limiter of the object store decides
+// what of that is in flight. A scan need not find more that may begin.
+const maxRunning = 128
 
 // opQueue has operations in the order in which they were wanted.
 type opQueue struct {
@@ -47,6 +52,17 @@ func (q *opQueue) remove(op *operation) {
 }
 
 func (q *opQueue) len() int { return len(q.items) - q.gone }
+
+// all gives the operations in their order.
+func (q *opQueue) all() iter.Seq[*operation] {
+	return func(yield func(*operation) bool) {
+		for _, x := range q.items {
+			if x.op != nil && !yield(x.op) {
+				return
+			}
+		}
+	}
+}
 
 // standing is what the order has to know of an operation beside itself.
 type standing struct {

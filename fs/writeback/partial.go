@@ -13,6 +13,15 @@ import (
 	"github.com/pailfs/pailfs/oss"
 )
 
+const (
+	// leastChunk is the size of the chunks in which a partial file is fetched, in bytes.
+	// It grows with the file, see chunkOf.
+	leastChunk = 1 << 20
+	// wholeBelow is the size of the smallest object that is opened for writing without
+	// being fetched.
+	wholeBelow = 8 << 20
+)
+
 // A partial file is a staged file that lacks bytes, which are those of an object: what
 // is read of them comes from the cache, what is written is kept, and what a write leaves
 // of a chunk is fetched before. All reads and writes of it go through here.
@@ -23,18 +32,6 @@ func (f *File) Partial() bool { return f.present.Load() != nil }
 
 // lacks reports whether the staged file lacks bytes.
 func (f *File) lacks() bool { return f.present.Load().lacks() }
-
-// own is how many bytes of the content are staged, and not a base's.
-func (f *fileState) own() int64 {
-	size := max(f.Size, 0)
-	own := size
-	if f.Partial != nil {
-		for _, e := range newPresence(f.Partial).absent(0, size) {
-			own -= e.size
-		}
-	}
-	return own
-}
 
 // stagePartly makes the content, an object, a staged file without any of its bytes. It
 // returns false where the object is better fetched: a small one, one that the cache
@@ -73,7 +70,7 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 		os.Remove(path)
 		return false, fmt.Errorf("make staged file of %q: %w", join(st.Dir, st.Name), err)
 	}
-	p := partial{Base: obj, Limit: obj.Size, Chunk: s.cfg.limits.chunkOf(obj.Size)}
+	p := partial{Base: obj, Limit: obj.Size, Chunk: chunkOf(s.cfg.limits.chunk, obj.Size)}
 	f.content.Lock()
 	defer f.content.Unlock()
 	s.mu.Lock()
@@ -90,7 +87,7 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 	pos := s.record(&groupRecord{Records: []record{
 		&takenRecord{File: f.id, Size: obj.Size, Stamp: stamp}, &partialRecord{File: f.id, Partial: p},
 	}})
-	f.present.Store(newPresence(&p))
+	f.present.Store(p.presence())
 	f.changed.took(0, changed)
 	// The kernel has nothing of this staged file.
 	f.lent.Store(false)

@@ -20,6 +20,9 @@ type partial struct {
 	Tried []intent
 }
 
+// presence returns what p says as a set that can be asked and changed.
+func (p *partial) presence() *presence { return newPresence(p.Limit, p.Chunk, p.Local) }
+
 func (p *partial) walk(c *coder) {
 	c.object(&p.Base)
 	c.int(&p.Limit)
@@ -84,19 +87,6 @@ func (p *partial) same(q *partial) bool {
 	return p.Base == q.Base && p.Limit == q.Limit && p.Chunk == q.Chunk && p.Local == q.Local
 }
 
-// goBack returns the record by which a partial file that the loss of power took something of
-// becomes what it was at its last durable generation, as far as its chunks go: the others are the
-// base's, and not what the disk happens to have of them. It is nil if there is nothing to go back
-// to, or if the file loses its name, for then what is left is for people to look at. v is its fate,
-// kept says that it is to be published although another file has the name.
-func (f *fileState) goBack(v fate, kept, rebooted bool) record {
-	lost := v == fateLost && f.Durable > f.BaseGen || v == fateStays && f.suspect()
-	if !lost || !rebooted || kept || !f.Linked || !f.Staged || f.Vouched == nil {
-		return nil
-	}
-	return &partialRecord{File: f.ID, Partial: *f.Vouched}
-}
-
 // cutRecord says that a staged file was cut: nothing from Limit on is the base's any
 // more, also when the file is extended again before it is committed.
 type cutRecord struct {
@@ -124,7 +114,7 @@ func (p *partial) cut(limit int64) *partial {
 	if p == nil || limit >= p.Limit {
 		return p
 	}
-	n := newPresence(p)
+	n := p.presence()
 	n.cut(limit)
 	c := *p
 	c.Limit, c.Local = n.record()
@@ -222,4 +212,32 @@ func (f *fileState) source() string {
 		return f.Partial.Base.Key
 	}
 	return ""
+}
+
+// own is how many bytes of the content are staged, and not a base's.
+func (f *fileState) own() int64 {
+	size := max(f.Size, 0)
+	own := size
+	if f.Partial != nil {
+		for _, e := range f.Partial.presence().absent(0, size) {
+			own -= e.size
+		}
+	}
+	return own
+}
+
+// own returns the extents of size bytes that the staged file has.
+func (p *partial) own(size int64) []extent {
+	var own []extent
+	at := int64(0)
+	for _, e := range p.presence().absent(0, size) {
+		if e.off > at {
+			own = append(own, extent{at, e.off - at})
+		}
+		at = e.end()
+	}
+	if at < size {
+		own = append(own, extent{at, size - at})
+	}
+	return own
 }

@@ -19,11 +19,6 @@ type layout struct {
 	growth int
 }
 
-// extent is a stretch of a file.
-type extent struct{ off, size int64 }
-
-func (e extent) end() int64 { return e.off + e.size }
-
 // layoutOf returns the layout of a file of a known size: the usual one, unless that
 // is too large for it.
 func (l *limits) layoutOf(size int64) layout {

@@ -34,14 +34,6 @@ func (st *state) place(op *operation, order uint64) {
 	st.follow(op, 1)
 }
 
-// yields reports whether op, whose content was committed again, leaves its place: what
-// replaces something below its directory was committed since, and nothing beside it,
-// above or elsewhere waits for it.
-func (st *state) yields(op *operation) bool {
-	other := func(x *operation) bool { return x.Key != op.Key }
-	return st.recent.barrierBelow(op.Dir, op.Order) && !st.recent.barrierApart(op.Dir, op.Order) && !st.recent.beside(op.Dir, op.Order, other)
-}
-
 // succession returns the record that gives the place of op, which has begun, to newer
 // content of its file; nil if there is none, or nothing waits for that.
 func (st *state) succession(op *operation) record {
@@ -49,7 +41,7 @@ func (st *state) succession(op *operation) record {
 	if id := st.keptOf[op.File]; id != 0 && id != op.ID {
 		next = st.Ops[id]
 	}
-	if !op.Begun || op.Kind != opPut || next == nil || next.Kind != opPut || next.Key != op.Key || next.File != op.File || next.Order <= op.Order || st.Kept[op.ID] || st.yields(op) {
+	if !op.Begun || op.Kind != opPut || next == nil || next.Kind != opPut || next.Key != op.Key || next.File != op.File || next.Order <= op.Order || st.Kept[op.ID] || st.recent.yields(op) {
 		return nil
 	}
 	return &placedRecord{Op: next.ID, Order: op.Order}

@@ -6,19 +6,17 @@ import (
 	"sync"
 )
 
-const (
-	// leastChunk is the size of the chunks in which a partial file is fetched, in bytes.
-	// It grows with the file, so that there are at most maxChunks.
-	leastChunk = 1 << 20
-	maxChunks  = 1 << 20
-	// wholeBelow is the size of the smallest object that is opened for writing without
-	// being fetched.
-	wholeBelow = 8 << 20
-)
+// maxChunks is how many chunks a file has at most: they grow with it.
+const maxChunks = 1 << 20
 
-// chunkOf returns the size of the chunks of a file of a size.
-func (l *limits) chunkOf(size int64) int64 {
-	chunk := l.chunk
+// extent is a stretch of a file.
+type extent struct{ off, size int64 }
+
+func (e extent) end() int64 { return e.off + e.size }
+
+// chunkOf returns the size of the chunks of a file of a size, least or larger.
+func chunkOf(least, size int64) int64 {
+	chunk := least
 	for size > chunk*maxChunks {
 		chunk *= 2
 	}
@@ -53,18 +51,18 @@ type watch struct {
 	disturbed bool
 }
 
-// newPresence returns what a record says. What it says of chunks that there are not,
-// nobody has written.
-func newPresence(p *partial) *presence {
-	n := &presence{chunk: max(p.Chunk, 1)}
-	n.mu.limit = min(max(p.Limit, 0), 1<<50)
+// newPresence returns what a record says: limit and chunk in bytes, and local as record returns
+// it. What it says of chunks that there are not, nobody has written.
+func newPresence(limit, chunk int64, local string) *presence {
+	n := &presence{chunk: max(chunk, 1)}
+	n.mu.limit = min(max(limit, 0), 1<<50)
 	for n.mu.limit/n.chunk > 2*maxChunks {
 		n.chunk *= 2 // nobody has written such a record
 	}
 	n.mu.watches = make(map[*watch]bool)
 	chunks := n.chunks()
 	n.mu.local = make([]uint64, (chunks+63)/64)
-	at, runs := 0, []byte(p.Local)
+	at, runs := 0, []byte(local)
 	for at < chunks && len(runs) > 0 {
 		var run [2]uint64
 		for i := range run {

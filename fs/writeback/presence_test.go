@@ -13,7 +13,7 @@ func TestPresenceTellsWhatWasChanged(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		size, chunk := r.Int64N(3000), 1+r.Int64N(40)
-		n := newPresence(&partial{Limit: size, Chunk: chunk})
+		n := newPresence(size, chunk, "")
 		based := make([]bool, 4000) // the base's
 		for i := range size {
 			based[i] = true
@@ -29,7 +29,7 @@ func TestPresenceTellsWhatWasChanged(t *testing.T) {
 				size = min(size, off)
 			case 1:
 				limit, local := n.record()
-				n = newPresence(&partial{Limit: limit, Chunk: chunk, Local: local})
+				n = newPresence(limit, chunk, local)
 			default:
 				for _, e := range n.torn(off, bytes) {
 					if e.off >= off && e.end() <= off+bytes || !based[e.off] {
@@ -87,8 +87,8 @@ func TestDamagedPresenceIsTakenAsFarAsItGoes(t *testing.T) {
 		for i := range local {
 			local[i] = byte(r.Uint32())
 		}
-		n := newPresence(&partial{Limit: r.Int64N(100_000), Chunk: r.Int64N(500), Local: string(local)})
-		if limit, again := n.record(); len(newPresence(&partial{Limit: limit, Chunk: n.chunk, Local: again}).absent(0, limit)) != len(n.absent(0, limit)) {
+		n := newPresence(r.Int64N(100_000), r.Int64N(500), string(local))
+		if limit, again := n.record(); len(newPresence(limit, n.chunk, again).absent(0, limit)) != len(n.absent(0, limit)) {
 			t.Fatalf("seed %d: it does not come back", seed)
 		}
 	}
@@ -96,7 +96,7 @@ func TestDamagedPresenceIsTakenAsFarAsItGoes(t *testing.T) {
 
 func TestChunksGrowWithTheFile(t *testing.T) {
 	for size, want := range map[int64]int64{8 << 20: 1 << 20, 1 << 40: 1 << 20, 1<<40 + 1: 2 << 20, 48 << 40: 64 << 20} {
-		if got := usualLimits.chunkOf(size); got != want {
+		if got := chunkOf(1<<20, size); got != want {
 			t.Errorf("%d bytes have chunks of %d, want %d", size, got, want)
 		}
 	}

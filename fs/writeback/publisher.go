@@ -17,9 +17,6 @@ const (
 	smallLimit = 8 << 20
 	// maxSmallBytes bounds the memory for small files.
 	maxSmallBytes = 64 << 20
-	// maxRunning is how many operations run at once; the limiter of the object store
-	// decides what of that is in flight.
-	maxRunning = 128
 	// maxPrepared is how many large files are uploaded ahead of their turn.
 	maxPrepared = 8
 	// lookAhead is how many waiting operations are considered at a time.

@@ -10,6 +10,14 @@ type recent struct {
 	ops  map[uint64]*recentOp
 }
 
+// newRecent returns one that knows of nothing.
+func newRecent() recent {
+	return recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)}
+}
+
+// empty reports whether no operation is left, nor anything of one but the root.
+func (r *recent) empty() bool { return len(r.ops) == 0 && len(r.dirs) <= 1 }
+
 // recentOp is an operation as it is in the heaps, lasted being its last commit.
 type recentOp struct {
 	op     *operation
@@ -144,6 +152,14 @@ func (r *recent) barrierApart(dir string, after uint64) bool {
 		}
 	}
 	return false
+}
+
+// yields reports whether op, whose content was committed again, leaves its place: what
+// replaces something below its directory was committed since, and nothing beside it,
+// above or elsewhere waits for it.
+func (r *recent) yields(op *operation) bool {
+	other := func(x *operation) bool { return x.Key != op.Key }
+	return r.barrierBelow(op.Dir, op.Order) && !r.barrierApart(op.Dir, op.Order) && !r.beside(op.Dir, op.Order, other)
 }
 
 // top is a heap with the highest rank first, whose members know where they are.

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
 )
@@ -20,9 +18,6 @@ const (
 	// startingBoot is the run of the machine while the one before is judged.
 	startingBoot = "starting"
 )
-
-// span is where inline content stands in the journal.
-type span struct{ record int64 }
 
 // recover takes up what the last run left.
 func (s *Space) recover() error {
@@ -71,15 +66,6 @@ func (s *Space) recover() error {
 	return nil
 }
 
-// normalEndpoint makes spellings of one endpoint equal.
-func normalEndpoint(e string) string {
-	e = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(e)), "/")
-	for _, scheme := range []string{"http://", "https://"} {
-		e = strings.TrimPrefix(e, scheme)
-	}
-	return strings.Replace(e, "-internal.aliyuncs.com", ".aliyuncs.com", 1)
-}
-
 // refuseOrphans refuses a directory whose journal is missing although files are
 // there: somebody may want them.
 func (s *Space) refuseOrphans() error {
@@ -88,34 +74,6 @@ func (s *Space) refuseOrphans() error {
 		err = fmt.Errorf("there are %d staged files but no journal that says what they are: move them away", len(left))
 	}
 	return err
-}
-
-// load replays a journal file into st. inline tells where the records are that hold
-// the content of files.
-func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, err error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	inline = make(map[fileID]span)
-	good, rest, err = replay(file, info.Size(), func(r record, at int64) error {
-		switch r := r.(type) {
-		case *closedRecord:
-			if r.HasInline {
-				inline[r.File] = span{at}
-			}
-			r.Inline = nil
-		case *snapFile:
-			if r.HasInline {
-				inline[r.File.ID] = span{at}
-			}
-			r.Inline = nil
-		}
-		st.apply(r)
-		st.tally.counted = st.tally.counted[:0] // whoever goes on with st looks at all of it
-		return nil
-	})
-	return inline, good, rest, err
 }
 
 // takeUp compares the state with what is on the disk and begins a new run. cut says
@@ -167,72 +125,18 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	return s.journal.Sync(s.journal.End())
 }
 
-// fate is what is left of a file after the end of the run that wrote it.
-type fate uint8
-
-const (
-	fateStays fate = iota
-	// fateReleased: it was unlinked.
-	fateReleased
-	// fateReverted: what was written was never closed.
-	fateReverted
-	// fateAdopted: it was published, and the cache has it.
-	fateAdopted
-	// fateRestored: its record has the content.
-	fateRestored
-	// fateLost: the loss of power took what was closed, or some of it.
-	fateLost
-	// fateUndurable: it is there, but the loss of power would take it.
-	fateUndurable
-)
-
-// judge decides what is left of a file whose bytes are, or were, at path. kept says
-// that they are to be published although another file has the name, inline that a
-// record has the content, rebooted that the machine was started since.
-func (f *fileState) judge(path string, kept, inline, rebooted bool) (fate, error) {
-	if !f.Linked && !kept && (f.Suspect == 0 || f.Suspect != f.Gen) {
-		return fateReleased, nil
-	}
-	if !f.Staged {
-		return fateStays, nil
-	}
-	info, err := os.Stat(path)
-	missing := errors.Is(err, os.ErrNotExist)
-	if err != nil && !missing {
-		return 0, err
-	}
-	switch {
-	case f.suspect():
-		return fateStays, nil
-	case f.Gen == f.BaseGen:
-		return fateReverted, nil
-	case (missing || rebooted && info.Size() < f.Size) && f.PubGen == f.Gen:
-		return fateAdopted, nil
-	case inline && f.Inline == f.Gen && (rebooted || missing):
-		return fateRestored, nil
-	case missing, rebooted && f.Durable < f.Gen, rebooted && info.Size() < f.Size:
-		return fateLost, nil
-	case f.Durable < f.Gen:
-		return fateUndurable, nil
-	}
-	return fateStays, nil
-}
-
-// suspect reports whether the disk lost the last generation.
-func (f *fileState) suspect() bool { return f.Suspect == f.Gen && f.Gen > 0 }
-
 // takeUpFile goes on with what is left of one file.
 func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]span, rebooted bool) error {
 	at, has := inline[f.ID]
-	v, err := f.judge(s.path(f.ID), s.mu.keptOf[f.ID] != 0, has, rebooted)
+	v, err := judge(f, s.path(f.ID), s.mu.keptOf[f.ID] != 0, has, rebooted)
 	if err != nil {
 		return err
 	}
 	s.mu.spoiled = s.mu.spoiled || v == fateLost || f.suspect()
-	if back := f.goBack(v, s.mu.keptOf[f.ID] != 0, rebooted); back != nil {
+	if back := goBack(f, v, s.mu.keptOf[f.ID] != 0, rebooted); back != nil {
 		s.record(back)
 	}
-	if cut, err := f.cutShort(s.path(f.ID)); err != nil {
+	if cut, err := cutShort(f, s.path(f.ID)); err != nil {
 		return err
 	} else if cut != nil {
 		s.record(cut)
@@ -258,7 +162,7 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 // suspect keeps what is left of a file whose last generation the disk lost. It keeps
 // its name as well if an earlier one was on the disk: that was promised.
 func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span) error {
-	recorded, aside, err := f.lost(s.path(f.ID), inline)
+	recorded, aside, err := whatIsLost(f, s.path(f.ID), inline)
 	if err != nil {
 		return err
 	}
@@ -289,20 +193,6 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span) 
 	return nil
 }
 
-// lost says what there is of a file whose last generation the disk lost: recorded, an
-// earlier one in the journal that was promised; aside, none that was, so that it does
-// not keep its name.
-func (f *fileState) lost(path string, inline map[fileID]span) (recorded, aside bool, err error) {
-	_, recorded = inline[f.ID]
-	recorded = recorded && f.Inline > f.BaseGen && f.Inline == f.Durable
-	_, err = os.Stat(path)
-	missing := errors.Is(err, os.ErrNotExist)
-	if err != nil && !missing {
-		return false, false, err
-	}
-	return recorded, f.Durable <= f.BaseGen || missing && !recorded, nil
-}
-
 // overlay writes content over the beginning of a file, which need not exist.
 func overlay(path string, content []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
@@ -326,28 +216,6 @@ func (s *Space) restore(journal *os.File, f *fileState, at span) error {
 	return chtime(s.path(f.ID), f.Stamp)
 }
 
-// readSpan returns the content of f that a record holds.
-func readSpan(file *os.File, f *fileState, at span) ([]byte, error) {
-	body, ok, err := journal.ReadBody(file, at.record)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, fmt.Errorf("the record of %q is not where it was", join(f.Dir, f.Name))
-	}
-	r, err := decodeBody(body)
-	if err != nil {
-		return nil, err
-	}
-	switch r := r.(type) {
-	case *closedRecord:
-		return r.Inline, nil
-	case *snapFile:
-		return r.Inline, nil
-	}
-	return nil, fmt.Errorf("the record of %q holds no content", join(f.Dir, f.Name))
-}
-
 // removeOrphans removes staged files that no file of the state has. With keep they
 // are moved aside: what was cut off the journal may have spoken of them.
 func (s *Space) removeOrphans(keep bool) error {
@@ -356,45 +224,4 @@ func (s *Space) removeOrphans(keep bool) error {
 		s.log.Warn("staged files that no record speaks of are kept aside", "kept", kept)
 	}
 	return err
-}
-
-// orphans removes the staged files that no file of st has, or moves them to the
-// directory kept.
-func orphans(dir string, st *state, keep bool) (kept string, err error) {
-	entries, err := os.ReadDir(filepath.Join(dir, stagedDir))
-	if err != nil {
-		return "", err
-	}
-	aside := filepath.Join(dir, stagedRest+strconv.FormatInt(now(), 10))
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), acceptEnding) {
-			// What it is a copy of is there.
-			if err := os.Remove(filepath.Join(dir, stagedDir, e.Name())); err != nil {
-				return kept, err
-			}
-			continue
-		}
-		id, err := strconv.ParseUint(e.Name(), 16, 64)
-		if err != nil || len(e.Name()) != 16 {
-			continue
-		}
-		st.NextFile = max(st.NextFile, id+1)
-		if f := st.Files[id]; f != nil && f.Staged {
-			continue
-		}
-		if !keep {
-			if err := os.Remove(stagedPath(dir, id)); err != nil {
-				return kept, err
-			}
-			continue
-		}
-		kept = aside
-		if err := os.MkdirAll(aside, 0o700); err != nil {
-			return kept, err
-		}
-		if err := os.Rename(stagedPath(dir, id), filepath.Join(aside, e.Name())); err != nil {
-			return kept, err
-		}
-	}
-	return kept, nil
 }

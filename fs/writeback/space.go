@@ -210,9 +210,6 @@ type Space struct {
 	}
 }
 
-// nameID is a name in a directory.
-type nameID struct{ dir, name string }
-
 // ErrForeign means that a staging directory belongs to another bucket or prefix.
 var ErrForeign = errors.New("staging directory belongs to another mount")
 

@@ -35,6 +35,9 @@ type name struct {
 	Key string
 }
 
+// nameID is a name in a directory.
+type nameID struct{ dir, name string }
+
 // fileState is what survives of a file. Two of them with the same fields are the
 // same: nothing but apply changes one.
 type fileState struct {
@@ -165,6 +168,12 @@ type upload struct {
 	PartSize int64
 }
 
+// askedUpload begins the name of an upload whose own is not known (yet).
+const askedUpload = "?"
+
+// asked says that the name of u is not known.
+func (u *upload) asked() bool { return strings.HasPrefix(u.ID, askedUpload) }
+
 // conflict is one change that somebody else's met.
 type conflict struct {
 	Path string
@@ -245,7 +254,7 @@ func newState() *state {
 		Losses: make(map[fileID]*loss), Dirs: make(map[string]dirAttr), preceded: make(map[fileID]int), displaced: make(map[string]map[fileID]bool),
 		ordered: make(orderedNames), tally: newTally(),
 		Kept: make(map[uint64]bool), keptOf: make(map[fileID]uint64), keptAt: make(map[string]int),
-		recent: recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)},
+		recent: newRecent(),
 	}
 }
 
@@ -319,3 +328,6 @@ func (st *state) key(key string, base oss.Object) *keyState {
 	}
 	return k
 }
+
+// suspect reports whether the disk lost the last generation.
+func (f *fileState) suspect() bool { return f.Suspect == f.Gen && f.Gen > 0 }

@@ -174,12 +174,12 @@ func (s *Space) Pending(path string, limit int) []PendingEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var entries []PendingEntry
-	for _, x := range s.mu.queue.items {
+	for op := range s.mu.queue.all() {
 		if len(entries) == limit {
 			break
 		}
-		if x.op != nil && covers(path, strings.TrimSuffix(join(x.op.Dir, x.op.Name), "/")) {
-			entries = append(entries, s.pendingEntry(x.op))
+		if covers(path, strings.TrimSuffix(join(op.Dir, op.Name), "/")) {
+			entries = append(entries, s.pendingEntry(op))
 		}
 	}
 	return entries

@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pailfs/pailfs/oss"
 )
-
-// askedUpload begins the name of an upload whose own is not known (yet).
-const askedUpload = "?"
 
 // abortRetry is how long after a failure useless uploads are aborted again.
 const abortRetry = 10 * time.Second
@@ -112,9 +108,6 @@ func (s *Space) findUpload(key string, file fileID, partSize int64, o oss.PutOpt
 	s.mu.newest[file] = found.ID
 	return oss.MultipartUpload{Key: found.Key, ID: found.ID}, true
 }
-
-// asked says that the name of u is not known.
-func (u *upload) asked() bool { return strings.HasPrefix(u.ID, askedUpload) }
 
 // use says that somebody works at an upload.
 func (s *Space) use(id string) {
