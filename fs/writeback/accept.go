@@ -8,6 +8,9 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 var (
@@ -107,10 +110,10 @@ func (s *Space) Accept(ctx context.Context, path, sum string) (Remains, error) {
 func (s *Space) lostAt(path string) (named *File, unlinked []*File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range s.mu.tally.suspects {
+	for id := range s.mu.Tally.Suspects {
 		st := s.mu.Files[id]
 		switch {
-		case join(st.Dir, st.Name) != path:
+		case order.Join(st.Dir, st.Name) != path:
 		case st.Linked:
 			return s.file(id), nil
 		default:
@@ -125,7 +128,7 @@ func (s *Space) lostAt(path string) (named *File, unlinked []*File) {
 func (f *File) rests() error {
 	f.content.RLock()
 	defer f.content.RUnlock()
-	if st := f.state(); !st.suspect() || !st.Staged {
+	if st := f.state(); !st.IsSuspect() || !st.Staged {
 		return ErrNotLost
 	}
 	if f.busy() {
@@ -166,11 +169,11 @@ func (f *File) remains(ctx context.Context) (Remains, error) {
 }
 
 // shownPath is the path of a file, for people.
-func (s *Space) shownPath(id fileID) string {
+func (s *Space) shownPath(id order.FileID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st := s.mu.Files[id]; st != nil {
-		return join(st.Dir, st.Name)
+		return order.Join(st.Dir, st.Name)
 	}
 	return ""
 }
@@ -220,7 +223,7 @@ func (f *File) replaceStaged(fresh string) error {
 	defer f.content.Unlock()
 	s.mu.Lock()
 	st := s.mu.Files[f.id]
-	lost := st != nil && st.suspect() && st.Staged && st.Linked
+	lost := st != nil && st.IsSuspect() && st.Staged && st.Linked
 	s.mu.Unlock()
 	switch {
 	case !lost:
@@ -238,7 +241,7 @@ func (f *File) replaceStaged(fresh string) error {
 	f.touched.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record(&emptiedRecord{File: f.id})
+	s.record(&state.Emptied{File: f.id})
 	f.failure, f.told = nil, false
 	return nil
 }
@@ -286,7 +289,7 @@ func (f *File) letGoLost(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.mu.Files[f.id]; st == nil || st.Linked || s.mu.keptOf[f.id] != 0 {
+	if st := s.mu.Files[f.id]; st == nil || st.Linked || s.mu.KeptOf[f.id] != 0 {
 		return syscall.ESTALE
 	}
 	s.release(f)

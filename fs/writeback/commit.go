@@ -11,6 +11,10 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 const (
@@ -54,13 +58,13 @@ func (f *File) commit(durable bool) error {
 
 // recordCommit writes down what compare has found. durable says that it is brought to the
 // disk at once. f.committing is held.
-func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
-	var commit record = r
+func (s *Space) recordCommit(f *File, r *state.Closed, durable bool) error {
+	var commit state.Record = r
 	st := f.state()
 	early := !r.HasInline && st.Gen > 0 && st.Durable >= st.Gen &&
-		(r.Keep && !f.Partial() || durable && f.named && !st.suspect())
+		(r.Keep && !f.Partial() || durable && f.named && !st.IsSuspect())
 	var failed error
-	var before presenceMark
+	var before presence.Mark
 	if early {
 		// What was durable must not become doubtful by a change that nobody has seen and
 		// that is perhaps none, or that is being brought to the disk when the power goes: the
@@ -71,9 +75,9 @@ func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 			if !r.Keep {
 				f.touched.Store(true)
 			}
-			return fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
+			return fmt.Errorf("open staged file of %q: %w", order.Join(st.Dir, st.Name), err)
 		}
-		before = f.present.Load().mark()
+		before = f.present.Load().Mark()
 		failed = s.disk.Sync(file)
 		file.Close() //nolint:errcheck // it was only read
 	}
@@ -84,18 +88,18 @@ func (s *Space) recordCommit(f *File, r *closedRecord, durable bool) error {
 		s.mu.Unlock()
 		return nil
 	}
-	group := []record{r}
+	group := []state.Record{r}
 	if p := f.partialNow(now); p != nil {
-		group = []record{p, r}
+		group = []state.Record{p, r}
 	}
 	// The disk may not have a chunk that was fetched or written since, be it while the others
 	// were written down.
-	synced = synced && f.present.Load().mark() == before
+	synced = synced && f.present.Load().Mark() == before
 	if synced {
-		group = append(group, &durableRecord{File: f.id, Gen: r.Gen})
+		group = append(group, &state.Durable{File: f.id, Gen: r.Gen})
 	}
 	if len(group) > 1 {
-		commit = &groupRecord{Records: group}
+		commit = &state.Group{Records: group}
 	}
 	pos := s.record(commit)
 	if r.HasInline || synced {
@@ -129,7 +133,7 @@ func (f *File) openForCommit() (*os.File, error) {
 	}
 	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)
 	if err != nil {
-		return nil, fmt.Errorf("open staged file of %q: %w", join(st.Dir, st.Name), err)
+		return nil, fmt.Errorf("open staged file of %q: %w", order.Join(st.Dir, st.Name), err)
 	}
 	return file, nil
 }
@@ -153,7 +157,7 @@ func (s *Space) giveBack(b []byte) {
 // already, as it is at a close, that one is looked at: of a small file the way to it
 // would be the most of the work. The journal may need more room for what the file has:
 // nobody waits for that under the lock of the content. f.committing is held.
-func (f *File) compareStaged() (changed bool, r *closedRecord, err error) {
+func (f *File) compareStaged() (changed bool, r *state.Closed, err error) {
 	open := f.HasWriters()
 	s := f.space
 	roomy := s.journal.HasRoom(s.reserve() + s.cfg.limits.inline)
@@ -174,7 +178,7 @@ func (f *File) compareStaged() (changed bool, r *closedRecord, err error) {
 // compare says whether the staged file has changed since the last commit, and
 // returns the record that commits it. open says that somebody may be writing.
 // f.committing is held.
-func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord, err error) {
+func (f *File) compare(file *os.File, open bool) (changed bool, r *state.Closed, err error) {
 	touched := f.touched.Swap(false)
 	unsure := f.unsure.Swap(false)
 	defer func() {
@@ -192,9 +196,9 @@ func (f *File) compare(file *os.File, open bool) (changed bool, r *closedRecord,
 		return false, nil, fmt.Errorf("stat staged file: %w", err)
 	}
 	if err := f.shrunk(stat.Size, mark); err != nil {
-		return false, nil, fmt.Errorf("commit %q: %w", join(st.Dir, st.Name), err)
+		return false, nil, fmt.Errorf("commit %q: %w", order.Join(st.Dir, st.Name), err)
 	}
-	r = &closedRecord{File: f.id, Gen: st.Gen + 1, Size: stat.Size, Stamp: stat.Mtim.Nano(), At: now()}
+	r = &state.Closed{File: f.id, Gen: st.Gen + 1, Size: stat.Size, Stamp: stat.Mtim.Nano(), At: now()}
 	first := st.Gen == st.BaseGen && st.Object.ETag == ""
 	sure := touched || first || st.Size != r.Size || st.Stamp != r.Stamp
 	if !sure && !unsure {
@@ -232,7 +236,7 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 	switch {
 	case st.ID == 0 || !st.Staged:
 		return nil
-	case st.suspect():
+	case st.IsSuspect():
 		s.mu.Lock()
 		s.mu.undurable.forget(f.id)
 		s.mu.Unlock()
@@ -243,7 +247,7 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 	if !f.named {
 		// Nothing is known to be lost if this fails: it is tried again.
 		if err := s.disk.SyncDir(filepath.Join(s.cfg.Dir, stagedDir)); err != nil {
-			return fmt.Errorf("sync %q: %w", join(st.Dir, st.Name), err)
+			return fmt.Errorf("sync %q: %w", order.Join(st.Dir, st.Name), err)
 		}
 		f.named = true
 	}
@@ -255,7 +259,7 @@ func (s *Space) makeDurable(f *File, file *os.File) error {
 		s.mu.Unlock()
 		return nil
 	}
-	s.mu.undurable.recorded(f.id, s.record(&durableRecord{File: f.id, Gen: st.Gen}), true)
+	s.mu.undurable.recorded(f.id, s.record(&state.Durable{File: f.id, Gen: st.Gen}), true)
 	s.mu.Unlock()
 	return nil
 }
@@ -269,9 +273,9 @@ func (s *Space) spoil(f *File, err error) error {
 		s.mu.Unlock()
 		return nil
 	}
-	path := join(st.Dir, st.Name)
+	path := order.Join(st.Dir, st.Name)
 	err = fmt.Errorf("sync %q: %w", path, err)
-	pos := s.record(&suspectRecord{File: f.id, Gen: st.Gen})
+	pos := s.record(&state.Suspect{File: f.id, Gen: st.Gen})
 	s.mu.spoiled = true
 	s.mu.undurable.forget(f.id)
 	f.failure, f.told = err, false
@@ -346,7 +350,7 @@ func (s *Space) commitFile(f *File) error {
 	}
 	defer file.Close()
 	err = s.makeDurable(f, file)
-	if st := f.state(); st.suspect() {
+	if st := f.state(); st.IsSuspect() {
 		return nil // it was told, and status tells
 	}
 	return err
@@ -355,8 +359,8 @@ func (s *Space) commitFile(f *File) error {
 // lostOnDisk is the error of a file of which the disk does not have all that was
 // written. The kernel tells of pages that it could not write once and then takes them
 // to be clean, so that no later sync can vouch for them.
-func lostOnDisk(f *fileState, doing string) error {
-	return fmt.Errorf("%s %q: the disk lost what was written before; write it anew from an empty file: %w", doing, join(f.Dir, f.Name), syscall.EIO)
+func lostOnDisk(f *state.File, doing string) error {
+	return fmt.Errorf("%s %q: the disk lost what was written before; write it anew from an empty file: %w", doing, order.Join(f.Dir, f.Name), syscall.EIO)
 }
 
 // anew notes that nothing is left of the content: what is written from now on does
@@ -367,11 +371,11 @@ func (s *Space) anew(f *File) error {
 	if errors.Is(f.failure, errDamaged) {
 		f.failure, f.told = nil, false
 	}
-	if st := s.mu.Files[f.id]; st == nil || !st.suspect() {
+	if st := s.mu.Files[f.id]; st == nil || !st.IsSuspect() {
 		s.mu.Unlock()
 		return nil
 	}
-	pos := s.record(&emptiedRecord{File: f.id})
+	pos := s.record(&state.Emptied{File: f.id})
 	f.failure, f.told = nil, false
 	s.mu.Unlock()
 	return s.journal.Write(pos)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -103,8 +103,8 @@ func TestCompactionCarriesLittle(t *testing.T) {
 		}
 		w.checkJournal()
 		carried := 0
-		w.records(func(r record) {
-			if f, ok := r.(*snapFile); ok {
+		w.records(func(r state.Record) {
+			if f, ok := r.(*state.SnapFile); ok {
 				carried += len(f.Inline)
 			}
 		})
@@ -135,24 +135,4 @@ func TestSmallJournalIsNotComparedWithAllFiles(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compactIfLarge() // which would wait for the lock for ever
-}
-
-// TestASnapshotIsMadeInPlace: to let it grow step by step would take several times what it holds.
-func TestASnapshotIsMadeInPlace(t *testing.T) {
-	const files, size = 200, 64 << 10
-	st, inline := newState(), make(map[fileID]content)
-	for id := fileID(1); id <= files; id++ {
-		st.Files[id] = &fileState{ID: id, Gen: 1, Inline: 1, Size: size, Staged: true}
-		inline[id] = content{gen: 1, data: make([]byte, size)}
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	made, err := st.snapshot(inline, nil)
-	runtime.ReadMemStats(&after)
-	if err != nil || len(made) < files*size {
-		t.Fatalf("%d bytes, %v", len(made), err)
-	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > files*size*3/2 {
-		t.Errorf("%d bytes were allocated to make %d", took, len(made))
-	}
 }

@@ -12,65 +12,11 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
-
-// dirAttr are the attributes that a directory was given, and those that its marker has.
-type dirAttr struct{ Attr, Pub attrs.Attrs }
-
-// changed says that the marker is to be told.
-func (d dirAttr) changed() bool { return d.Attr != d.Pub }
-
-// dirAttrRecord gives attributes to a directory. One of the base tree becomes one of
-// ours.
-type dirAttrRecord struct {
-	At   place
-	Attr attrs.Attrs
-	Time int64
-}
-
-func (*dirAttrRecord) kind() recordKind { return kindDirAttr }
-func (r *dirAttrRecord) walk(c *coder) {
-	r.At.walk(c)
-	c.attrs(&r.Attr)
-	c.int(&r.Time)
-}
-
-func (r *dirAttrRecord) apply(st *state) {
-	n, ok := st.lookup(r.At.Dir, r.At.Name)
-	switch {
-	case ok && n.Kind != nameDirectory:
-		return
-	case !ok:
-		n = name{Kind: nameDirectory, Key: r.At.Key}
-		if k := st.key(n.Key, r.At.Base); !k.Shown {
-			// There may be a marker, or only objects below.
-			k.Shown, k.Maybe = true, append(k.Maybe, intent{Kind: opMarker})
-		}
-		st.setName(r.At.Dir, r.At.Name, n)
-	}
-	st.key(n.Key, r.At.Base)
-	d := st.Dirs[n.Key]
-	d.Attr = r.Attr
-	st.Dirs[n.Key] = d
-	st.want(opMarker, n.Key, join(r.At.Dir, r.At.Name), "", 0, r.Time, false)
-}
-
-// snapDirAttr is one of them as compaction writes it.
-type snapDirAttr struct {
-	Key   string
-	State dirAttr
-}
-
-func (*snapDirAttr) kind() recordKind { return kindSnapDirAttr }
-func (r *snapDirAttr) walk(c *coder) {
-	c.string(&r.Key)
-	c.attrs(&r.State.Attr)
-	c.attrs(&r.State.Pub)
-}
-
-func (r *snapDirAttr) apply(st *state) { st.Dirs[r.Key] = r.State }
 
 // SetDirAttr changes attributes of a directory, which its marker object keeps. Mode, owner
 // and group are given together. Without Config.Attrs it is ENOTSUP.
@@ -85,10 +31,10 @@ func (s *Space) SetDirAttr(ctx context.Context, dir, base string, a SetAttr) err
 	case e.Kind != manifest.Directory:
 		return syscall.ENOTDIR
 	}
-	r := &dirAttrRecord{At: place{Dir: dir, Name: base, Key: e.Object.Key, Base: absent(e.Object.Key)}, Time: now()}
+	r := &state.SetDirAttr{At: state.Place{Dir: dir, Name: base, Key: e.Object.Key, Base: state.Absent(e.Object.Key)}, Time: now()}
 	s.mu.Lock()
-	n, known := s.mu.lookup(dir, base)
-	if known && n.Kind != nameDirectory {
+	n, known := s.mu.Lookup(dir, base)
+	if known && n.Kind != state.NameDirectory {
 		s.mu.Unlock()
 		return fs.ErrNotExist
 	}
@@ -117,7 +63,7 @@ func (change *SetAttr) ofDir(a attrs.Attrs) attrs.Attrs {
 }
 
 // shows reports whether the base tree shows the attributes that a directory was given.
-func (s *Space) shows(n name, e *manifest.Entry) bool {
+func (s *Space) shows(n state.Name, e *manifest.Entry) bool {
 	s.mu.Lock()
 	a := s.mu.Dirs[n.Key].Attr
 	s.mu.Unlock()
@@ -135,11 +81,11 @@ func (s *Space) shows(n name, e *manifest.Entry) bool {
 
 // publishMarker makes the empty object that keeps a directory, and its attributes. One that is
 // there already is as good if it has those, and else keeps all else that it has.
-func (s *Space) publishMarker(ctx context.Context, op operation) error {
+func (s *Space) publishMarker(ctx context.Context, op order.Operation) error {
 	s.mu.Lock()
 	d, given := s.mu.Dirs[op.Key]
 	k := s.mu.Keys[op.Key]
-	unseen := k == nil || !k.present() && len(k.Maybe) == 0
+	unseen := k == nil || !k.Present() && len(k.Maybe) == 0
 	s.mu.Unlock()
 	var there oss.Info
 	if given && !unseen {
@@ -148,7 +94,7 @@ func (s *Space) publishMarker(ctx context.Context, op operation) error {
 			return fmt.Errorf("look at the marker %q: %w", op.Key, err)
 		}
 	}
-	if err := s.begin(op, 0, intent{Kind: opMarker}, func() error {
+	if err := s.begin(op, 0, state.Intent{Kind: order.Marker}, func() error {
 		if s.mu.Dirs[op.Key] != d {
 			return errSuperseded
 		}
@@ -159,7 +105,7 @@ func (s *Space) publishMarker(ctx context.Context, op operation) error {
 	if err := s.putMarker(ctx, op.Key, d.Attr, given, there); err != nil {
 		return err
 	}
-	return s.done(op, oss.Object{Key: op.Key, ETag: anyVersion}, 0)
+	return s.done(op, oss.Object{Key: op.Key, ETag: state.AnyVersion}, 0)
 }
 
 // putMarker makes the marker at key, where there is what there says.

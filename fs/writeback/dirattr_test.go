@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -108,10 +109,10 @@ func TestDirectoryHasItsAttributesFromTheBeginning(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := attrs.Attrs{Mode: mode, UID: owner, GID: owner, Mtime: made.UnixNano(), Set: true}
-		st, there := newState(), false
-		w.records(func(r record) {
-			st.apply(r)
-			if _, ok := st.lookup("", "d"); ok {
+		st, there := state.NewState(), false
+		w.records(func(r state.Record) {
+			st.Apply(r)
+			if _, ok := st.Lookup("", "d"); ok {
 				there = true
 				if got := st.Dirs["p/d/"].Attr; got != want {
 					t.Errorf("after a %T the directory has %+v, want %+v", r, got, want)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // Discard gives up what is staged for path or below it; "" is everything, with what
@@ -54,7 +56,7 @@ func discard(d disk, dir, path string, agree func(lost []Staged) error) error {
 // lost returns what has to go with path.
 func (l *left) lost(path string) []Staged {
 	var lost []Staged
-	files := make(map[fileID]bool)
+	files := make(map[order.FileID]bool)
 	origins := make(map[string]bool)
 	for _, list := range [][]Staged{l.report.Suspects, l.report.Unfinished, l.report.Pending} {
 		for _, s := range list {
@@ -74,7 +76,7 @@ func (l *left) lost(path string) []Staged {
 	// What a file was renamed from stays, and the directories that it was in.
 	for _, s := range l.report.Pending {
 		op := l.state.Ops[s.op]
-		if op == nil || op.Kind != opDelete || covers(path, s.Path) {
+		if op == nil || op.Kind != order.Delete || covers(path, s.Path) {
 			continue
 		}
 		for key := range origins {
@@ -89,10 +91,10 @@ func (l *left) lost(path string) []Staged {
 
 // discardAll begins with a journal that knows nothing but whose it is.
 func (l *left) discardAll(d disk) error {
-	fresh := newState()
+	fresh := state.NewState()
 	fresh.Identity, fresh.Uploads = l.state.Identity, l.state.Uploads
 	fresh.NextFile, fresh.NextOp, fresh.NextOrder = l.state.NextFile, l.state.NextOp, l.state.NextOrder
-	b, err := fresh.snapshot(nil, nil)
+	b, err := fresh.Snapshot(nil, nil)
 	if err != nil {
 		return err
 	}
@@ -118,30 +120,30 @@ func (l *left) discardAll(d disk) error {
 // discard appends to the journal that lost is given up. What the next run would
 // decide about the rest is left to it.
 func (l *left) discard(d disk, lost []Staged) error {
-	was := newState()
+	was := state.NewState()
 	if _, _, _, err := load(l.file, was); err != nil {
 		return err
 	}
 	// What was in flight is not any more, but the run of the machine stays the one in
 	// which all of it was written.
-	group := &groupRecord{Records: append(was.successions(), &bootRecord{ID: was.Boot})}
-	files := make(map[fileID]bool)
+	group := &state.Group{Records: append(was.Successions(), &state.Boot{ID: was.Boot})}
+	files := make(map[order.FileID]bool)
 	for _, s := range lost {
 		if f := was.Files[s.id]; f != nil && !files[s.id] {
 			files[s.id] = true
-			group.Records = append(group.Records, &suspectRecord{File: f.ID, Gen: f.Gen, Aside: true}, &releasedRecord{File: f.ID})
+			group.Records = append(group.Records, &state.Suspect{File: f.ID, Gen: f.Gen, Aside: true}, &state.Released{File: f.ID})
 		}
 	}
 	for _, s := range lost {
 		op := was.Ops[s.op]
-		if op == nil || op.Kind == opPut {
+		if op == nil || op.Kind == order.Put {
 			continue
 		}
 		k := was.Keys[op.Key]
-		group.Records = append(group.Records, &doneRecord{Op: op.ID, Object: k.Remote})
-		dir, base := op.at()
-		if n, ok := was.lookup(dir, base); ok && n.Key == op.Key {
-			group.Records = append(group.Records, &forgottenRecord{Dir: dir, Name: base})
+		group.Records = append(group.Records, &state.Done{Op: op.ID, Object: k.Remote})
+		dir, base := op.Target()
+		if n, ok := was.Lookup(dir, base); ok && n.Key == op.Key {
+			group.Records = append(group.Records, &state.Forgotten{Dir: dir, Name: base})
 		}
 	}
 	if l.rest > 0 {
@@ -153,7 +155,7 @@ func (l *left) discard(d disk, lost []Staged) error {
 			return err
 		}
 	}
-	if _, err := l.file.WriteAt(frame(nil, group), l.good); err != nil {
+	if _, err := l.file.WriteAt(state.Frame(nil, group), l.good); err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	if err := d.Sync(l.file); err != nil {

@@ -7,15 +7,17 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
 // undisputed returns info with the CRC-64 of the bytes that the bucket has, where what it
 // says of them contradicts ours: an object of a size that a change of ours has, with another
 // checksum or none, is either somebody else's or told of wrongly. Then all of it is read, once.
-func (s *Space) undisputed(ctx context.Context, info oss.Info, ours []intent) (oss.Info, error) {
-	same := func(i intent) bool { return i.Kind == opPut && i.Size == info.Size }
-	matches := func(i intent) bool { return i.matches(info) }
+func (s *Space) undisputed(ctx context.Context, info oss.Info, ours []state.Intent) (oss.Info, error) {
+	same := func(i state.Intent) bool { return i.Kind == order.Put && i.Size == info.Size }
+	matches := func(i state.Intent) bool { return i.Matches(info) }
 	if info.ETag == "" || info.Symlink || !slices.ContainsFunc(ours, same) || slices.ContainsFunc(ours, matches) {
 		return info, nil
 	}
@@ -91,15 +93,4 @@ func (r *readSums) at(obj oss.Object) *readSum {
 	sum := &readSum{reading: make(turn, 1)}
 	r.known[obj] = sum
 	return sum
-}
-
-// oursAt returns what changes of ours may have made of the key of op: want, what was tried
-// before, and what its file has become last.
-func (st *state) oursAt(op operation, want intent) []intent {
-	k := st.Keys[op.Key]
-	all := append([]intent{want}, k.Maybe...)
-	if f := st.Files[op.File]; f != nil && f.PubGen > 0 && f.PubCRC != 0 && f.Published == k.Remote {
-		all = append(all, intent{Kind: opPut, Size: k.Remote.Size, CRC: f.PubCRC})
-	}
-	return all
 }

@@ -6,14 +6,14 @@
 // be published. The file system above is an adapter: it turns a request into one
 // call.
 //
-// Everything that must survive is a record (record.go). A call validates under
+// Everything that must survive is a record (internal/state). A call validates under
 // the lock, appends its record to the journal (internal/journal) and applies it
-// (apply.go) with the function that a restart applies it with again, so the state
-// (state.go) is always what its journal says. A call returns after its record was
+// with the function that a restart applies it with again, so the state
+// is always what its journal says. A call returns after its record was
 // written to the file; the committer (commit.go) brings files and journal to the
 // disk in groups, or at once for fsync.
 //
-// What is to be published is one operation per key (order.go says which may
+// What is to be published is one operation per key (internal/order says which may
 // begin, publisher.go carries them out): an upload of a staged file, a copy of an
 // object that was renamed, a deletion. Large files are sent while they are written
 // (early.go). Before a key is changed it is compared with

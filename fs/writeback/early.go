@@ -14,6 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -39,7 +42,7 @@ type writing struct {
 	opens, sending, held int
 	// fresh says that the content began with nothing, pubGen what was published then.
 	fresh  bool
-	pubGen generation
+	pubGen order.Generation
 	// size is what the staged file had at the last look, growth how it came to that. log
 	// says that it is published while it is open, cut that it was and became shorter
 	// then: it is a log also while it has less than before. What was opened to be written
@@ -49,7 +52,7 @@ type writing struct {
 	log    bool
 	cut    bool
 	// gen is what was committed last, and committed when that was seen.
-	gen       generation
+	gen       order.Generation
 	committed time.Time
 
 	// upload is where parts go, if it has begun, and key what it is for. Of the parts
@@ -66,7 +69,7 @@ type writing struct {
 // numbered is a part and its index.
 type numbered struct {
 	index int
-	extent
+	presence.Extent
 }
 
 // watch notes that f is opened for writing; fresh, that it begins with nothing. s.mu
@@ -114,7 +117,7 @@ func (s *Space) forgetWriting(w *writing) {
 
 // holdEarly keeps new parts of a file from being sent, and returns when none is under
 // way, until release is called: a late part must not take the place of a newer one.
-func (s *Space) holdEarly(ctx context.Context, id fileID) (release func(), err error) {
+func (s *Space) holdEarly(ctx context.Context, id order.FileID) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.mu.writing[id]
@@ -229,10 +232,10 @@ func (s *Space) sendEarly(ctx context.Context, sending *sync.WaitGroup, fast boo
 }
 
 // earlyRoom is how many more parts of f may be sent now. s.mu is held.
-func (s *Space) earlyRoom(st *fileState, fast bool) int {
+func (s *Space) earlyRoom(st *state.File, fast bool) int {
 	room := earlyParts
 	switch {
-	case s.mu.draining > 0 || s.cfg.Through != nil && s.cfg.Through(join(st.Dir, st.Name)):
+	case s.mu.draining > 0 || s.cfg.Through != nil && s.cfg.Through(order.Join(st.Dir, st.Name)):
 		room = maxPartsInFlight
 	case fast:
 		room = 0
@@ -243,10 +246,10 @@ func (s *Space) earlyRoom(st *fileState, fast bool) int {
 // sendsEarly returns the state of a file whose parts may be sent while it is being
 // written, or nil. A name that looks temporary is not the one that the object will
 // have. s.mu is held.
-func (s *Space) sendsEarly(w *writing) *fileState {
+func (s *Space) sendsEarly(w *writing) *state.File {
 	st := s.mu.Files[w.file.id]
 	switch {
-	case st == nil || !st.Staged || !st.Linked || st.Symlink || st.suspect() || temporary(st.Dir, st.Name):
+	case st == nil || !st.Staged || !st.Linked || st.Symlink || st.IsSuspect() || temporary(st.Dir, st.Name):
 		return nil
 	case !w.fresh || st.PubGen != w.pubGen || w.opens <= 0 || w.held > 0:
 		return nil
@@ -258,7 +261,7 @@ func (s *Space) sendsEarly(w *writing) *fileState {
 
 // candidates returns parts of a file that may be full, some of those that were not
 // sent yet. Where there is no upload yet it begins one.
-func (s *Space) candidates(ctx context.Context, sending *sync.WaitGroup, id fileID, fast bool) []numbered {
+func (s *Space) candidates(ctx context.Context, sending *sync.WaitGroup, id order.FileID, fast bool) []numbered {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.mu.writing[id]
@@ -281,12 +284,12 @@ func (s *Space) candidates(ctx context.Context, sending *sync.WaitGroup, id file
 	}
 	lay := s.cfg.limits.layoutOf(0)
 	for len(w.missing) < maxScan {
-		p := lay.part(w.next, extent{off: w.off})
-		if p.end() > w.size || w.next == maxParts {
+		p := lay.part(w.next, presence.Extent{Off: w.off})
+		if p.End() > w.size || w.next == maxParts {
 			break
 		}
 		w.missing = append(w.missing, numbered{w.next, p})
-		w.next, w.off = w.next+1, p.end()
+		w.next, w.off = w.next+1, p.End()
 	}
 	return slices.Clone(w.missing)
 }
@@ -310,9 +313,9 @@ func (s *Space) launchEarly(sending *sync.WaitGroup, w *writing, do func()) {
 
 // beginEarly begins the upload of a file that is being written, or goes on with that of
 // an earlier content which still waits.
-func (s *Space) beginEarly(ctx context.Context, w *writing, st fileState) {
+func (s *Space) beginEarly(ctx context.Context, w *writing, st state.File) {
 	var u oss.MultipartUpload
-	o, err := s.describeEarly(ctx, operation{Key: st.Key}, &snapshot{state: st, timeless: s.cfg.Attrs})
+	o, err := s.describeEarly(ctx, order.Operation{Key: st.Key}, &snapshot{state: st, timeless: s.cfg.Attrs})
 	found := false
 	if err == nil {
 		// Of one that is being completed no part may change.
@@ -321,7 +324,7 @@ func (s *Space) beginEarly(ctx context.Context, w *writing, st fileState) {
 	if found {
 		defer s.unuse(u.ID)
 	} else if err == nil {
-		if u, err = s.createUpload(ctx, upload{Key: st.Key, File: st.ID, PartSize: s.cfg.limits.part}, o); err == nil {
+		if u, err = s.createUpload(ctx, state.Upload{Key: st.Key, File: st.ID, PartSize: s.cfg.limits.part}, o); err == nil {
 			defer s.unuse(u.ID)
 		}
 	}
@@ -337,7 +340,7 @@ func (s *Space) beginEarly(ctx context.Context, w *writing, st fileState) {
 }
 
 // fullParts returns those parts that the staged file has data for everywhere.
-func (s *Space) fullParts(id fileID, parts []numbered) []numbered {
+func (s *Space) fullParts(id order.FileID, parts []numbered) []numbered {
 	if len(parts) == 0 {
 		return nil
 	}
@@ -347,13 +350,13 @@ func (s *Space) fullParts(id fileID, parts []numbered) []numbered {
 	}
 	defer file.Close()
 	return slices.DeleteFunc(parts, func(p numbered) bool {
-		hole, err := unix.Seek(int(file.Fd()), p.off, unix.SEEK_HOLE)
-		return err != nil || hole < p.end()
+		hole, err := unix.Seek(int(file.Fd()), p.Off, unix.SEEK_HOLE)
+		return err != nil || hole < p.End()
 	})
 }
 
 // startEarly begins to send one part, and reports whether there was room.
-func (s *Space) startEarly(ctx context.Context, sending *sync.WaitGroup, id fileID, p numbered, fast bool) bool {
+func (s *Space) startEarly(ctx context.Context, sending *sync.WaitGroup, id order.FileID, p numbered, fast bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.mu.writing[id]
@@ -374,8 +377,8 @@ func (s *Space) startEarly(ctx context.Context, sending *sync.WaitGroup, id file
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err == nil {
-			s.mu.stats.early += p.size
-			s.mu.stats.sent += p.size
+			s.mu.stats.early += p.Size
+			s.mu.stats.sent += p.Size
 			return
 		}
 		if w.upload == u {
@@ -390,7 +393,7 @@ func (s *Space) startEarly(ctx context.Context, sending *sync.WaitGroup, id file
 
 // sendPart sends one part. What it has is compared with the staged file when that is
 // published.
-func (s *Space) sendPart(ctx context.Context, id fileID, u oss.MultipartUpload, p numbered) error {
+func (s *Space) sendPart(ctx context.Context, id order.FileID, u oss.MultipartUpload, p numbered) error {
 	release, err := s.parts.acquire(ctx, 1)
 	if err != nil {
 		return err
@@ -401,10 +404,10 @@ func (s *Space) sendPart(ctx context.Context, id fileID, u oss.MultipartUpload, 
 		return fmt.Errorf("open staged file: %w", err)
 	}
 	defer file.Close()
-	if err := s.pace(ctx, int(p.size)); err != nil {
+	if err := s.pace(ctx, int(p.Size)); err != nil {
 		return err
 	}
-	_, err = s.bucket.UploadPart(ctx, u, p.index+1, pacedPart{io.NewSectionReader(file, p.off, p.size), s})
+	_, err = s.bucket.UploadPart(ctx, u, p.index+1, pacedPart{io.NewSectionReader(file, p.Off, p.Size), s})
 	if errors.Is(err, oss.ErrNotFound) {
 		s.uploadEnded(u.ID)
 	}

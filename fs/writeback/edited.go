@@ -7,15 +7,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
 // baseOf returns the object that a content was made from, or has become, if the key of
 // op is believed to hold it still; none, whose ETag is empty, if it was made from
 // nothing. s.mu is held.
-func (s *Space) baseOf(op operation, st *fileState) oss.Object {
+func (s *Space) baseOf(op order.Operation, st *state.File) oss.Object {
 	k, f := s.mu.Keys[op.Key], s.mu.files[op.File]
-	if k == nil || !k.present() || len(k.Maybe) > 0 || k.Remote != st.Published || f != nil && f.fresh {
+	if k == nil || !k.Present() || len(k.Maybe) > 0 || k.Remote != st.Published || f != nil && f.fresh {
 		return oss.Object{}
 	}
 	return k.Remote
@@ -25,7 +28,7 @@ func (s *Space) baseOf(op operation, st *fileState) oss.Object {
 // that the content was made from, inside the server, and returns all that the upload
 // has. What was changed is not known: it shows in the CRC-64 that the server lists of
 // each copy. Parts are compared with the content by that in any case.
-func (s *Space) seed(ctx context.Context, op operation, snap *snapshot, u oss.MultipartUpload, parts []extent, have map[int]oss.Part) (map[int]oss.Part, error) {
+func (s *Space) seed(ctx context.Context, op order.Operation, snap *snapshot, u oss.MultipartUpload, parts []presence.Extent, have map[int]oss.Part) (map[int]oss.Part, error) {
 	s.mu.Lock()
 	base := s.baseOf(op, &snap.state)
 	s.mu.Unlock()
@@ -36,7 +39,7 @@ func (s *Space) seed(ctx context.Context, op operation, snap *snapshot, u oss.Mu
 	g.SetLimit(maxPartsInFlight)
 	copied := false
 	for i, e := range parts {
-		if have[i+1].Size == e.size || e.end() > base.Size {
+		if have[i+1].Size == e.Size || e.End() > base.Size {
 			continue
 		}
 		copied = true
@@ -44,7 +47,7 @@ func (s *Space) seed(ctx context.Context, op operation, snap *snapshot, u oss.Mu
 			if err := s.wanted(op, snap); err != nil {
 				return err
 			}
-			_, err := s.bucket.CopyPart(gctx, u, i+1, base, e.off, e.size)
+			_, err := s.bucket.CopyPart(gctx, u, i+1, base, e.Off, e.Size)
 			return err
 		})
 	}

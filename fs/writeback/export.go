@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // ErrNothing means that nothing is staged at a path or below it.
@@ -74,7 +76,7 @@ func Export(ctx context.Context, dir, path, dst string) ([]Exported, error) {
 // exports returns what has bytes to copy, and the newest file of each name.
 func (l *left) exports(path string) []Exported {
 	var files []Exported
-	seen := make(map[fileID]bool)
+	seen := make(map[order.FileID]bool)
 	for _, list := range [][]Staged{l.report.Suspects, l.report.Unfinished, l.report.Pending} {
 		for _, s := range list {
 			if s.File == "" || seen[s.id] || s.Replaced || !covers(path, s.Path) {

@@ -3,6 +3,9 @@ package writeback
 import (
 	"errors"
 	"os"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // fate is what is left of a file after the end of the run that wrote it.
@@ -27,7 +30,7 @@ const (
 // judge decides what is left of a file whose bytes are, or were, at path. kept says
 // that they are to be published although another file has the name, inline that a
 // record has the content, rebooted that the machine was started since.
-func judge(f *fileState, path string, kept, inline, rebooted bool) (fate, error) {
+func judge(f *state.File, path string, kept, inline, rebooted bool) (fate, error) {
 	if !f.Linked && !kept && (f.Suspect == 0 || f.Suspect != f.Gen) {
 		return fateReleased, nil
 	}
@@ -40,7 +43,7 @@ func judge(f *fileState, path string, kept, inline, rebooted bool) (fate, error)
 		return 0, err
 	}
 	switch {
-	case f.suspect():
+	case f.IsSuspect():
 		return fateStays, nil
 	case f.Gen == f.BaseGen:
 		return fateReverted, nil
@@ -61,19 +64,19 @@ func judge(f *fileState, path string, kept, inline, rebooted bool) (fate, error)
 // base's, and not what the disk happens to have of them. It is nil if there is nothing to go back
 // to, or if the file loses its name, for then what is left is for people to look at. v is its fate,
 // kept says that it is to be published although another file has the name.
-func goBack(f *fileState, v fate, kept, rebooted bool) record {
-	lost := v == fateLost && f.Durable > f.BaseGen || v == fateStays && f.suspect()
+func goBack(f *state.File, v fate, kept, rebooted bool) state.Record {
+	lost := v == fateLost && f.Durable > f.BaseGen || v == fateStays && f.IsSuspect()
 	if !lost || !rebooted || kept || !f.Linked || !f.Staged || f.Vouched == nil {
 		return nil
 	}
-	return &partialRecord{File: f.ID, Partial: *f.Vouched}
+	return &state.Lacks{File: f.ID, Partial: *f.Vouched}
 }
 
 // cutShort returns the record of a change of size that a kill kept from being written
 // down, or nil: nothing beyond the end of the staged file at path is the base's.
-func cutShort(f *fileState, path string) (record, error) {
+func cutShort(f *state.File, path string) (state.Record, error) {
 	limit := int64(0)
-	for _, p := range []*partial{f.Partial, f.Vouched} {
+	for _, p := range []*state.Partial{f.Partial, f.Vouched} {
 		if p != nil {
 			limit = max(limit, p.Limit)
 		}
@@ -88,7 +91,7 @@ func cutShort(f *fileState, path string) (record, error) {
 	case err != nil:
 		return nil, err
 	case size < limit:
-		return &cutRecord{File: f.ID, Limit: size}, nil
+		return &state.Cut{File: f.ID, Limit: size}, nil
 	}
 	return nil, nil
 }
@@ -96,7 +99,7 @@ func cutShort(f *fileState, path string) (record, error) {
 // whatIsLost says what there is of a file whose last generation the disk lost: recorded, an
 // earlier one in the journal that was promised; aside, none that was, so that it does
 // not keep its name.
-func whatIsLost(f *fileState, path string, inline map[fileID]span) (recorded, aside bool, err error) {
+func whatIsLost(f *state.File, path string, inline map[order.FileID]span) (recorded, aside bool, err error) {
 	_, recorded = inline[f.ID]
 	recorded = recorded && f.Inline > f.BaseGen && f.Inline == f.Durable
 	_, err = os.Stat(path)

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -18,7 +21,7 @@ import (
 // while it is renamed, unlinked or published; only where its content is changes.
 type File struct {
 	space *Space
-	id    fileID
+	id    order.FileID
 
 	// committing is held while the content is compared with what was committed last,
 	// and while it becomes a staged file, which may take a download.
@@ -68,7 +71,7 @@ type File struct {
 
 	// present says which bytes of the staged file are its own, nil if all are. It is
 	// changed under f.content. baseGone says that those of others cannot be had any more.
-	present  atomic.Pointer[presence]
+	present  atomic.Pointer[presence.Set]
 	baseGone atomic.Bool
 	// pinned is what is kept of the object that has the others.
 	pinned struct {
@@ -83,7 +86,7 @@ type File struct {
 	failure error
 	told    bool
 	// meant is the last generation that somebody committed by fsync.
-	meant generation
+	meant order.Generation
 	// rewriting is what is known of one that is written anew.
 	rewriting rewriting
 	// fresh says that the content began with nothing and was not published since. It
@@ -92,16 +95,16 @@ type File struct {
 	// forgotten says that the base tree has taken over, and last what the state was, nil
 	// until then: most files that wait to be published have no use for the room.
 	forgotten bool
-	last      *fileState
+	last      *state.File
 }
 
 // file returns the living file of an id. s.mu is held.
-func (s *Space) file(id fileID) *File {
+func (s *Space) file(id order.FileID) *File {
 	f := s.mu.files[id]
 	if f == nil {
 		f = &File{space: s, id: id, committing: make(turn, 1)}
 		if st := s.mu.Files[id]; st != nil && st.Partial != nil {
-			f.present.Store(st.Partial.presence())
+			f.present.Store(st.Partial.Presence())
 		}
 		s.mu.files[id] = f
 	}
@@ -109,17 +112,17 @@ func (s *Space) file(id fileID) *File {
 }
 
 // state returns a copy of the state of f. One that is gone has a zero ID.
-func (f *File) state() fileState {
+func (f *File) state() state.File {
 	f.space.mu.Lock()
 	defer f.space.mu.Unlock()
 	if st := f.space.mu.Files[f.id]; st != nil {
 		return *st
 	}
-	return fileState{}
+	return state.File{}
 }
 
 // known returns the state of f, or the last one it had.
-func (f *File) known() fileState {
+func (f *File) known() state.File {
 	f.space.mu.Lock()
 	defer f.space.mu.Unlock()
 	if st := f.space.mu.Files[f.id]; st != nil {
@@ -128,14 +131,14 @@ func (f *File) known() fileState {
 	if f.last != nil {
 		return *f.last
 	}
-	return fileState{}
+	return state.File{}
 }
 
 // forget lets go of f. Space.mu is held; the record that removes its state follows.
 func (f *File) forget() {
 	f.forgotten = true
 	if f.last == nil {
-		f.last = new(fileState)
+		f.last = new(state.File)
 	}
 	if st := f.space.mu.Files[f.id]; st != nil {
 		*f.last = *st
@@ -194,7 +197,7 @@ func (f *File) Stat() (Attr, error) {
 		Size: max(st.Size, 0), Symlink: st.Symlink, Linked: st.Linked,
 		Mode: st.Attr.Mode, UID: st.Attr.UID, GID: st.Attr.GID, Set: st.Attr.Set,
 	}
-	a.Mtime = time.Unix(0, st.mtime())
+	a.Mtime = time.Unix(0, st.Mtime())
 	if !st.Staged {
 		a.Ctime = f.changed.or(0, a.Mtime)
 		a.Size = st.Object.Size
@@ -209,7 +212,7 @@ func (f *File) Stat() (Attr, error) {
 		err = syscall.Stat(f.space.path(f.id), &stat)
 	}
 	if err != nil {
-		return Attr{}, fmt.Errorf("stat staged file of %q: %w", join(st.Dir, st.Name), err)
+		return Attr{}, fmt.Errorf("stat staged file of %q: %w", order.Join(st.Dir, st.Name), err)
 	}
 	a.Size, a.Blocks = stat.Size, stat.Blocks
 	if f.Partial() {
@@ -239,7 +242,7 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off int64) (n int, staged b
 }
 
 // readStaged reads what the staged file has, and returns what of that is not its own.
-func (f *File) readStaged(p []byte, off int64) (n int, missing []extent, staged bool, err error) {
+func (f *File) readStaged(p []byte, off int64) (n int, missing []presence.Extent, staged bool, err error) {
 	f.content.RLock()
 	defer f.content.RUnlock()
 	if !f.state().Staged {
@@ -247,7 +250,7 @@ func (f *File) readStaged(p []byte, off int64) (n int, missing []extent, staged 
 	}
 	if f.content.read != nil {
 		n, err = f.content.read.ReadAt(p, off)
-		return n, f.present.Load().absent(off, int64(n)), true, err
+		return n, f.present.Load().Absent(off, int64(n)), true, err
 	}
 	file, err := openStagedFile(f.space.path(f.id), os.O_RDONLY)
 	if err != nil {
@@ -255,7 +258,7 @@ func (f *File) readStaged(p []byte, off int64) (n int, missing []extent, staged 
 	}
 	defer file.Close()
 	n, err = file.ReadAt(p, off)
-	return n, f.present.Load().absent(off, int64(n)), true, err
+	return n, f.present.Load().Absent(off, int64(n)), true, err
 }
 
 // target returns the content of a symlink.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -95,7 +97,7 @@ func (run *opRun) failedSince(begun time.Time) bool {
 // failed, and cannot succeed as things are, is failed; what the order of publication lets begin
 // only after such an operation waits behind it. s.mu is held.
 func (s *Space) left(path string, begun time.Time) (l leftover) {
-	if path == "" && !s.mu.troubles.stuck() && len(s.mu.Losses)+len(s.mu.tally.suspects) == 0 {
+	if path == "" && !s.mu.troubles.stuck() && len(s.mu.Losses)+len(s.mu.Tally.Suspects) == 0 {
 		// What cannot be published is among these.
 		return leftover{moving: len(s.mu.Ops)}
 	}
@@ -103,18 +105,18 @@ func (s *Space) left(path string, begun time.Time) (l leftover) {
 	for id, op := range s.mu.Ops {
 		run := s.mu.runs[id]
 		failing = failing || run.failing || s.lost(op) != nil || s.lostBefore(op) != nil
-		if path != "" && !covers(path, join(op.Dir, op.Name)) {
+		if path != "" && !covers(path, order.Join(op.Dir, op.Name)) {
 			continue
 		}
 		if run.failedSince(begun) {
-			l.failed = append(l.failed, remedy(join(op.Dir, op.Name), run.err))
+			l.failed = append(l.failed, remedy(order.Join(op.Dir, op.Name), run.err))
 			continue
 		}
 		l.moving++
 	}
-	for id := range s.mu.tally.suspects {
+	for id := range s.mu.Tally.Suspects {
 		f := s.mu.Files[id]
-		if f.Linked && covers(path, join(f.Dir, f.Name)) {
+		if f.Linked && covers(path, order.Join(f.Dir, f.Name)) {
 			l.failed = append(l.failed, errLost(f))
 			if k := s.mu.Keys[f.Key]; k != nil && s.mu.Ops[k.Pending] != nil {
 				l.moving--
@@ -135,29 +137,29 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 	var held []heldRemoval
 	// stuck are those that do not move, with the reason, if that is their own.
 	stuck := make(map[uint64]error)
-	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
-		run := s.mu.runs[v.op.ID]
+	for _, v := range s.mu.Queue.Scan(s.standing, func(*order.Operation) bool { return false }) {
+		run := s.mu.runs[v.Op.ID]
 		if run.failedSince(begun) {
-			stuck[v.op.ID] = run.err
-			if path := join(v.op.Dir, v.op.Name); !covers(below, path) && len(causes) < maxCauses {
+			stuck[v.Op.ID] = run.err
+			if path := order.Join(v.Op.Dir, v.Op.Name); !covers(below, path) && len(causes) < maxCauses {
 				causes = append(causes, remedy(path, run.err))
 			}
 			continue
 		}
-		if v.kept != nil {
-			held = append(held, heldRemoval{v.op, v.kept})
+		if v.Kept != nil {
+			held = append(held, heldRemoval{v.Op, v.Kept})
 			continue
 		}
-		if f := s.lost(v.op); f != nil {
-			stuck[v.op.ID] = errLost(f)
-			if !covers(below, join(f.Dir, f.Name)) && len(causes) < maxCauses {
+		if f := s.lost(v.Op); f != nil {
+			stuck[v.Op.ID] = errLost(f)
+			if !covers(below, order.Join(f.Dir, f.Name)) && len(causes) < maxCauses {
 				causes = append(causes, errLost(f))
 			}
 			continue
 		}
-		if lost := s.lostBefore(v.op); lost != nil {
-			stuck[v.op.ID] = lost.error()
-			path := join(v.op.Dir, v.op.Name)
+		if lost := s.lostBefore(v.Op); lost != nil {
+			stuck[v.Op.ID] = lost.Err()
+			path := order.Join(v.Op.Dir, v.Op.Name)
 			within := covers(below, path)
 			if within {
 				l.moving--
@@ -165,20 +167,20 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 				l.named = path
 			}
 			if len(causes) < maxCauses {
-				causes = append(causes, fmt.Errorf("%q: %w", path, lost.error()))
+				causes = append(causes, fmt.Errorf("%q: %w", path, lost.Err()))
 			}
 			continue
 		}
 		// What failed before is not tried again either while something is before it.
-		waits := !v.ready && !moves && !run.running && !v.op.Begun
+		waits := !v.Ready && !moves && !run.running && !v.Op.Begun
 		moves = moves || !waits
 		if waits {
-			stuck[v.op.ID] = nil
+			stuck[v.Op.ID] = nil
 		}
-		if waits && covers(below, join(v.op.Dir, v.op.Name)) {
+		if waits && covers(below, order.Join(v.Op.Dir, v.Op.Name)) {
 			l.moving--
 			l.behind++
-			l.named = join(v.op.Dir, v.op.Name)
+			l.named = order.Join(v.Op.Dir, v.Op.Name)
 		}
 	}
 	for _, h := range held {
@@ -200,15 +202,15 @@ func (s *Space) behind(below string, begun time.Time, l *leftover) {
 
 // lost returns the file that op publishes if the disk lost some of it, else nil: it is
 // published when it has been written anew. s.mu is held.
-func (s *Space) lost(op *operation) *fileState {
-	if f := s.mu.Files[op.File]; f != nil && f.suspect() {
+func (s *Space) lost(op *order.Operation) *state.File {
+	if f := s.mu.Files[op.File]; f != nil && f.IsSuspect() {
 		return f
 	}
 	return nil
 }
 
-func errLost(f *fileState) error {
-	return fmt.Errorf("%q: the disk lost what was written", join(f.Dir, f.Name))
+func errLost(f *state.File) error {
+	return fmt.Errorf("%q: the disk lost what was written", order.Join(f.Dir, f.Name))
 }
 
 // maxCauses is how many failures elsewhere are named that something waits behind.
@@ -234,7 +236,7 @@ func (s *Space) commitMapped(path string) error {
 	s.mu.Lock()
 	var files []*File
 	for id, st := range s.mu.Files {
-		if st.Staged && st.Linked && covers(path, join(st.Dir, st.Name)) {
+		if st.Staged && st.Linked && covers(path, order.Join(st.Dir, st.Name)) {
 			files = append(files, s.file(id))
 		}
 	}
@@ -289,7 +291,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 		return nil
 	}
 	dir, base, linked := f.Path()
-	if !linked || !s.cfg.Through(join(dir, base)) {
+	if !linked || !s.cfg.Through(order.Join(dir, base)) {
 		return nil
 	}
 	s.SetDraining(true)
@@ -302,7 +304,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 		done := st == nil || !st.Linked || !st.Staged || st.PubGen == st.Gen
 		var failed error
 		if !done && (first || trouble) {
-			s.hasten(join(st.Dir, st.Name), begun)
+			s.hasten(order.Join(st.Dir, st.Name), begun)
 		}
 		if !done {
 			if k := s.mu.Keys[st.Key]; k != nil {
@@ -316,7 +318,7 @@ func (f *File) waitThrough(ctx context.Context) error {
 		}
 		if !done && failed == nil && trouble {
 			// It may wait behind what cannot be published.
-			if l := s.left(join(st.Dir, st.Name), begun); l.ended() {
+			if l := s.left(order.Join(st.Dir, st.Name), begun); l.ended() {
 				failed = l.error()
 			}
 		}

@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // onceFailing is a disk that does not take a file once, as a kernel does that forgets the pages
@@ -75,15 +78,15 @@ func TestFsyncDoesNotVouchForAChunkThatComesWhenItIsWrittenDown(t *testing.T) {
 	f, s := h.file, w.space
 	// Every second chunk of many is local.
 	const chunks = 1 << 18
-	p := partial{Base: f.state().Partial.Base, Limit: 16 * chunks, Chunk: 16}
+	p := state.Partial{Base: f.state().Partial.Base, Limit: 16 * chunks, Chunk: 16}
 	var runs []byte
 	for range chunks / 2 {
 		runs = binary.AppendUvarint(binary.AppendUvarint(runs, 1), 1)
 	}
 	p.Local = string(runs)
-	n := p.presence()
+	n := p.Presence()
 	began := time.Now()
-	n.mark()
+	n.Mark()
 	once := time.Since(began)
 	// Nobody else commits or publishes it.
 	w.cancel()
@@ -94,15 +97,15 @@ func TestFsyncDoesNotVouchForAChunkThatComesWhenItIsWrittenDown(t *testing.T) {
 		for _, slow := range []bool{false, true} {
 			w.writeAt(h, "again", 0)
 			changed := make(chan struct{})
-			var before presenceMark
+			var before presence.Mark
 			s.disk = disk
 			if slow {
 				s.disk = &onceFailing{disk: disk, path: s.path(f.id), during: func() {
-					before = n.mark()
+					before = n.Mark()
 					go func() {
 						defer close(changed)
 						time.Sleep(once * time.Duration(i) / 30)
-						n.changed(int64(32*(i+1)), 1)
+						n.Changed(int64(32*(i+1)), 1)
 					}()
 				}}
 			} else {
@@ -113,12 +116,12 @@ func TestFsyncDoesNotVouchForAChunkThatComesWhenItIsWrittenDown(t *testing.T) {
 			}
 			<-changed
 			st := f.state()
-			if slow && (presenceMark{n, st.Partial.Limit, st.Partial.Local}) != before {
+			if slow && (st.Partial.Limit != before.Limit || st.Partial.Local != before.Local) {
 				vouched := false
-				w.records(func(r record) {
-					if g, ok := r.(*groupRecord); ok && len(g.Records) == 3 {
-						p, isPartial := g.Records[0].(*partialRecord)
-						vouched = vouched || isPartial && p.Partial.Local != before.local && p.Partial.Local == st.Partial.Local
+				w.records(func(r state.Record) {
+					if g, ok := r.(*state.Group); ok && len(g.Records) == 3 {
+						p, isPartial := g.Records[0].(*state.Lacks)
+						vouched = vouched || isPartial && p.Partial.Local != before.Local && p.Partial.Local == st.Partial.Local
 					}
 				})
 				if vouched {

@@ -49,7 +49,7 @@ func (s *Space) commitLogs(at time.Time) {
 	var due []*File
 	for _, w := range s.mu.writing {
 		st := s.mu.Files[w.file.id]
-		if st == nil || !st.Staged || !st.Linked || st.Symlink || st.suspect() || w.opens <= 0 || temporary(st.Dir, st.Name) {
+		if st == nil || !st.Staged || !st.Linked || st.Symlink || st.IsSuspect() || w.opens <= 0 || temporary(st.Dir, st.Name) {
 			continue
 		}
 		w.log = w.growth.steady(w.size, at)

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -109,7 +111,7 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 			s.renew(dir, e.Name)
 			return nil, syscall.ESTALE
 		default:
-			return nil, fmt.Errorf("open %q: %w", join(dir, e.Name), err)
+			return nil, fmt.Errorf("open %q: %w", order.Join(dir, e.Name), err)
 		}
 	}
 	s.mu.Lock()
@@ -129,11 +131,11 @@ func (s *Space) claim(ctx context.Context, dir string, e manifest.Entry) (*File,
 		a.Mtime = e.Object.ModTime.UnixNano()
 	}
 	id := s.mu.NextFile
-	opened := &openedRecord{
+	opened := &state.Opened{
 		File: id, Symlink: symlink, Attr: a,
-		At: place{Dir: dir, Name: e.Name, Key: e.Object.Key, Base: e.Object},
+		At: state.Place{Dir: dir, Name: e.Name, Key: e.Object.Key, Base: e.Object},
 	}
-	pos := s.record(oneOf(opened.with(xattrs)))
+	pos := s.record(state.OneOf(opened.With(xattrs)))
 	f := s.file(id)
 	if told != nil {
 		f.changed.carry(told.Ctime)
@@ -259,12 +261,12 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 					return f.stage(ctx, false, whole)
 				}
 				s.renew(st.Dir, st.Name)
-				return fmt.Errorf("fetch %q for writing: %w: %w", join(st.Dir, st.Name), syscall.ESTALE, err)
+				return fmt.Errorf("fetch %q for writing: %w: %w", order.Join(st.Dir, st.Name), syscall.ESTALE, err)
 			}
-			return fmt.Errorf("fetch %q for writing: %w", join(st.Dir, st.Name), err)
+			return fmt.Errorf("fetch %q for writing: %w", order.Join(st.Dir, st.Name), err)
 		}
 		size = obj.Size
-		if err := os.Chtimes(path, time.Time{}, time.Unix(0, st.mtime())); err != nil {
+		if err := os.Chtimes(path, time.Time{}, time.Unix(0, st.Mtime())); err != nil {
 			return fmt.Errorf("set the time of a staged file: %w", err)
 		}
 	}
@@ -278,7 +280,7 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 	}
 	if err != nil {
 		os.Remove(path)
-		return fmt.Errorf("fetch %q for writing: %w", join(st.Dir, st.Name), err)
+		return fmt.Errorf("fetch %q for writing: %w", order.Join(st.Dir, st.Name), err)
 	}
 	f.content.Lock()
 	defer f.content.Unlock()
@@ -288,7 +290,7 @@ func (f *File) stage(ctx context.Context, empty, whole bool) error {
 		os.Remove(path)
 		return syscall.ESTALE
 	}
-	pos := s.record(&takenRecord{File: f.id, Size: size, Stamp: stamp})
+	pos := s.record(&state.Taken{File: f.id, Size: size, Stamp: stamp})
 	f.changed.took(0, changed)
 	s.mu.Unlock()
 	return s.journal.Write(pos)
@@ -443,7 +445,7 @@ func (h *Handle) Flush(ctx context.Context) error {
 	if err := f.waitThrough(ctx); err != nil {
 		return err
 	}
-	if st := f.state(); st.Staged && st.suspect() {
+	if st := f.state(); st.Staged && st.IsSuspect() {
 		return lostOnDisk(&st, "close")
 	}
 	return f.report()
@@ -544,7 +546,7 @@ func (s *Space) released(f *File) time.Duration {
 	case left == nil || f.busy():
 		s.mu.Unlock()
 		return 0
-	case !left.Linked && s.mu.keptOf[f.id] == 0 && (left.Suspect == 0 || left.Suspect != left.Gen):
+	case !left.Linked && s.mu.KeptOf[f.id] == 0 && (left.Suspect == 0 || left.Suspect != left.Gen):
 		pos = s.release(f)
 		s.mu.Unlock()
 		wake(s.commitNow)
@@ -554,7 +556,7 @@ func (s *Space) released(f *File) time.Duration {
 		return 0
 	case left.Linked && unused:
 		// It was opened for writing, and nothing was written.
-		pos = s.record(&revertedRecord{File: f.id, Time: now()})
+		pos = s.record(&state.Reverted{File: f.id, Time: now()})
 		f.present.Store(nil)
 	default:
 		s.mu.Unlock()
@@ -574,7 +576,7 @@ func (s *Space) released(f *File) time.Duration {
 func (s *Space) release(f *File) (pos int64) {
 	f.forget()
 	f.last.Staged = false
-	pos = s.record(&releasedRecord{File: f.id})
+	pos = s.record(&state.Released{File: f.id})
 	s.mu.doomed = append(s.mu.doomed, doomed{f.id, pos})
 	return pos
 }

@@ -1,6 +1,10 @@
 package writeback
 
-import "time"
+import (
+	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+)
 
 // hasten lets what publication of path, or of what is below it, waits for be tried now, if
 // it was tried last before begun. What nobody waits for keeps its pace: a file that is
@@ -15,8 +19,8 @@ func (s *Space) hasten(path string, begun time.Time) {
 		return
 	}
 	sources := s.sources(path)
-	awaited := s.mu.queue.awaited(s.standing, func(op *operation) bool {
-		return sources[op.Key] || covers(path, join(op.Dir, op.Name))
+	awaited := s.mu.Queue.Awaited(s.standing, func(op *order.Operation) bool {
+		return sources[op.Key] || covers(path, order.Join(op.Dir, op.Name))
 	})
 	for _, op := range awaited {
 		if run := s.mu.runs[op.ID]; run.rests(begun, at) {
@@ -36,16 +40,16 @@ func (run *opRun) rests(begun, at time.Time) bool {
 // at path or below it. s.mu is held.
 func (s *Space) sources(path string) map[string]bool {
 	keys := make(map[string]bool)
-	for key, files := range s.mu.displaced {
+	for key, files := range s.mu.Displaced {
 		k := s.mu.Keys[key]
 		if k == nil {
 			continue
 		}
-		if op := s.mu.Ops[max(k.Pending, k.Flight)]; op == nil || !covers(path, join(op.Dir, op.Name)) {
+		if op := s.mu.Ops[max(k.Pending, k.Flight)]; op == nil || !covers(path, order.Join(op.Dir, op.Name)) {
 			continue
 		}
 		for id := range files {
-			if f := s.mu.Files[id]; f != nil && f.Linked && (f.Object.Key == key || f.leftBehind().Key == key) {
+			if f := s.mu.Files[id]; f != nil && f.Linked && (f.Object.Key == key || f.LeftBehind().Key == key) {
 				keys[f.Key] = true
 			}
 		}

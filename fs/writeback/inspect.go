@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // ErrNotStaging means that a directory is no staging directory.
@@ -45,10 +47,10 @@ type Staged struct {
 	// what was closed in between.
 	Replaced bool `json:"replaced,omitempty"`
 
-	id fileID
+	id order.FileID
 	op uint64
 	// partial says which bytes are staged, if Partial.
-	partial *partial
+	partial *state.Partial
 	// origins are the keys of the objects that the file was made from, is a copy of, was
 	// published as and lacks bytes of.
 	origins [4]string
@@ -104,13 +106,13 @@ type left struct {
 	file *os.File
 	// good is the length of the journal's good part, rest that of what follows.
 	good, rest int64
-	inline     map[fileID]span
+	inline     map[order.FileID]span
 	// restored are files of which only a record has the content.
-	restored map[fileID]bool
+	restored map[order.FileID]bool
 	// overlaid are suspect files of which a record has an earlier content, that lies
 	// over what is left.
-	overlaid map[fileID]bool
-	state    *state
+	overlaid map[order.FileID]bool
+	state    *state.State
 	report   Report
 }
 
@@ -127,7 +129,7 @@ func openLeftAs(dir string, how int, boot string) (_ *left, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	l := &left{dir: dir, state: newState(), restored: make(map[fileID]bool), overlaid: make(map[fileID]bool)}
+	l := &left{dir: dir, state: state.NewState(), restored: make(map[order.FileID]bool), overlaid: make(map[order.FileID]bool)}
 	defer func() {
 		if err != nil {
 			l.close()
@@ -172,37 +174,37 @@ func (l *left) close() {
 func (l *left) judge(boot string) error {
 	st := l.state
 	rebooted := st.Boot != boot
-	for _, r := range st.successions() {
-		st.apply(r)
+	for _, r := range st.Successions() {
+		st.Apply(r)
 	}
-	st.apply(&bootRecord{ID: boot})
+	st.Apply(&state.Boot{ID: boot})
 	r := &l.report
 	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
 		f := st.Files[id]
 		_, has := l.inline[id]
-		what, err := judge(f, stagedPath(l.dir, id), st.keptOf[id] != 0, has, rebooted)
+		what, err := judge(f, stagedPath(l.dir, id), st.KeptOf[id] != 0, has, rebooted)
 		if err != nil {
 			return err
 		}
-		if back := goBack(f, what, st.keptOf[id] != 0, rebooted); back != nil {
-			st.apply(back)
+		if back := goBack(f, what, st.KeptOf[id] != 0, rebooted); back != nil {
+			st.Apply(back)
 		}
 		if cut, err := cutShort(f, stagedPath(l.dir, id)); err != nil {
 			return err
 		} else if cut != nil {
-			st.apply(cut)
+			st.Apply(cut)
 		}
 		switch what {
 		case fateReleased:
-			st.apply(&releasedRecord{File: id})
+			st.Apply(&state.Released{File: id})
 		case fateReverted:
 			if s := l.staged(f); s.Changed {
 				s.Unfinished, s.Changed = true, false
 				r.Unfinished = append(r.Unfinished, s)
 			}
-			st.apply(&revertedRecord{File: id, Time: now()})
+			st.Apply(&state.Reverted{File: id, Time: now()})
 		case fateAdopted:
-			st.apply(&adoptedRecord{File: id})
+			st.Apply(&state.Adopted{File: id})
 		case fateRestored:
 			l.restored[id] = true
 		case fateLost:
@@ -211,14 +213,14 @@ func (l *left) judge(boot string) error {
 				return err
 			}
 			l.overlaid[id] = recorded
-			if aside || st.keptOf[id] != 0 {
-				st.apply(st.aside(f, st.NextFile, now()))
+			if aside || st.KeptOf[id] != 0 {
+				st.Apply(st.Aside(f, st.NextFile, now()))
 			} else {
-				st.apply(&suspectRecord{File: id, Gen: f.Gen})
+				st.Apply(&state.Suspect{File: id, Gen: f.Gen})
 			}
 		case fateStays, fateUndurable:
 		}
-		if st.Files[id] != nil && f.suspect() {
+		if st.Files[id] != nil && f.IsSuspect() {
 			r.Suspects = append(r.Suspects, l.staged(f))
 		}
 	}
@@ -248,9 +250,9 @@ func escapeGlob(path string) string {
 // pending returns the operations in their order.
 func (l *left) pending() []Staged {
 	pending := []Staged{}
-	for op := range l.state.queue.all() {
-		s := Staged{Path: strings.TrimSuffix(join(op.Dir, op.Name), "/"), Doing: op.Kind.String()}
-		if f := l.state.Files[op.File]; f != nil && op.Kind == opPut {
+	for op := range l.state.Queue.All() {
+		s := Staged{Path: strings.TrimSuffix(order.Join(op.Dir, op.Name), "/"), Doing: op.Kind.String()}
+		if f := l.state.Files[op.File]; f != nil && op.Kind == order.Put {
 			path := s.Path
 			s = l.staged(f)
 			s.Path, s.Replaced = path, l.state.Kept[op.ID]
@@ -262,8 +264,8 @@ func (l *left) pending() []Staged {
 }
 
 // staged describes the content of f.
-func (l *left) staged(f *fileState) Staged {
-	s := Staged{Path: join(f.Dir, f.Name), Doing: opPut.String(), Bytes: max(f.Size, 0), Suspect: f.suspect(), id: f.ID, origins: [4]string{f.Object.Key, f.Origin.Key, f.Published.Key}}
+func (l *left) staged(f *state.File) Staged {
+	s := Staged{Path: order.Join(f.Dir, f.Name), Doing: order.Put.String(), Bytes: max(f.Size, 0), Suspect: f.IsSuspect(), id: f.ID, origins: [4]string{f.Object.Key, f.Origin.Key, f.Published.Key}}
 	if !f.Staged {
 		s.Doing, s.Bytes, s.From = "copy", f.Object.Size, f.Object.Key
 		return s

@@ -385,7 +385,7 @@ func TestKeptFileThatTheDiskLosesIsWaitedFor(t *testing.T) {
 		w.disk.Lock()
 		w.disk.fail = syscall.EIO
 		w.disk.Unlock()
-		for file := range w.space.mu.keptOf {
+		for file := range w.space.mu.KeptOf {
 			if err := w.space.commitFile(w.space.mu.files[file]); err != nil {
 				t.Log(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -21,7 +22,7 @@ type ask struct{ at, looked time.Time }
 
 // lookAgain is when the upload that u stands for is to be looked for, if not now. s.mu is
 // held.
-func (s *Space) lookAgain(u *upload) time.Time {
+func (s *Space) lookAgain(u *state.Upload) time.Time {
 	a := s.mu.asks[u.ID]
 	if next := a.at.Add(lateMost); a.looked.After(a.at) && time.Now().Before(next) {
 		return next
@@ -57,10 +58,10 @@ func (s *Space) looked(id string, began time.Time) (again time.Time) {
 // is not replaced by what is older.
 func (s *Space) silence(ctx context.Context, key, keep string) error {
 	s.mu.Lock()
-	var late []upload
+	var late []state.Upload
 	if k := s.mu.Keys[key]; k != nil && len(k.Maybe) > 0 {
 		for _, u := range s.mu.Uploads {
-			if u.Key == key && u.ID != keep && !u.asked() {
+			if u.Key == key && u.ID != keep && !u.Asked() {
 				late = append(late, u)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // span is where inline content stands in the journal.
@@ -15,57 +17,57 @@ type span struct{ record int64 }
 
 // load replays a journal file into st. inline tells where the records are that hold
 // the content of files.
-func load(file *os.File, st *state) (inline map[fileID]span, good, rest int64, err error) {
+func load(file *os.File, st *state.State) (inline map[order.FileID]span, good, rest int64, err error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	inline = make(map[fileID]span)
-	good, rest, err = replay(file, info.Size(), func(r record, at int64) error {
+	inline = make(map[order.FileID]span)
+	good, rest, err = state.Replay(file, info.Size(), func(r state.Record, at int64) error {
 		switch r := r.(type) {
-		case *closedRecord:
+		case *state.Closed:
 			if r.HasInline {
 				inline[r.File] = span{at}
 			}
 			r.Inline = nil
-		case *snapFile:
+		case *state.SnapFile:
 			if r.HasInline {
 				inline[r.File.ID] = span{at}
 			}
 			r.Inline = nil
 		}
-		st.apply(r)
-		st.tally.counted = st.tally.counted[:0] // whoever goes on with st looks at all of it
+		st.Apply(r)
+		st.Tally.Counted = st.Tally.Counted[:0] // whoever goes on with st looks at all of it
 		return nil
 	})
 	return inline, good, rest, err
 }
 
 // readSpan returns the content of f that a record holds.
-func readSpan(file *os.File, f *fileState, at span) ([]byte, error) {
+func readSpan(file *os.File, f *state.File, at span) ([]byte, error) {
 	body, ok, err := journal.ReadBody(file, at.record)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, fmt.Errorf("the record of %q is not where it was", join(f.Dir, f.Name))
+		return nil, fmt.Errorf("the record of %q is not where it was", order.Join(f.Dir, f.Name))
 	}
-	r, err := decodeBody(body)
+	r, err := state.DecodeBody(body)
 	if err != nil {
 		return nil, err
 	}
 	switch r := r.(type) {
-	case *closedRecord:
+	case *state.Closed:
 		return r.Inline, nil
-	case *snapFile:
+	case *state.SnapFile:
 		return r.Inline, nil
 	}
-	return nil, fmt.Errorf("the record of %q holds no content", join(f.Dir, f.Name))
+	return nil, fmt.Errorf("the record of %q holds no content", order.Join(f.Dir, f.Name))
 }
 
 // orphans removes the staged files that no file of st has, or moves them to the
 // directory kept.
-func orphans(dir string, st *state, keep bool) (kept string, err error) {
+func orphans(dir string, st *state.State, keep bool) (kept string, err error) {
 	entries, err := os.ReadDir(filepath.Join(dir, stagedDir))
 	if err != nil {
 		return "", err

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -68,20 +70,20 @@ func (s *Space) Lookup(ctx context.Context, dir, base string) (Entry, manifest.V
 
 // entry returns what the space itself says of a name. s.mu is held.
 func (s *Space) entry(dir, base string) (e Entry, known bool, err error) {
-	n, ok := s.mu.lookup(dir, base)
+	n, ok := s.mu.Lookup(dir, base)
 	switch {
 	case !ok:
 		return Entry{}, false, nil
-	case n.Kind == nameGone:
+	case n.Kind == state.NameGone:
 		return Entry{}, true, fs.ErrNotExist
 	}
 	return s.entryOf(base, n), true, nil
 }
 
 // entryOf returns the entry of a name that is not gone. s.mu is held.
-func (s *Space) entryOf(base string, n name) Entry {
+func (s *Space) entryOf(base string, n state.Name) Entry {
 	e := Entry{Entry: manifest.Entry{Name: base, Kind: manifest.Directory, Object: oss.Object{Key: n.Key}, Cursor: cursorOf(n.Key)}}
-	if n.Kind == nameDirectory {
+	if n.Kind == state.NameDirectory {
 		e.Attr = s.mu.Dirs[n.Key].Attr.Known()
 		return e
 	}
@@ -93,23 +95,9 @@ func (s *Space) entryOf(base string, n name) Entry {
 	}
 	e.Object = f.Object
 	if f.Staged {
-		e.Object = oss.Object{Key: n.Key, Size: max(f.Size, 0), ModTime: time.Unix(0, f.mtime()).UTC()}
+		e.Object = oss.Object{Key: n.Key, Size: max(f.Size, 0), ModTime: time.Unix(0, f.Mtime()).UTC()}
 	}
 	return e
-}
-
-// mtime is the time of the last change in nanoseconds, as far as the state knows.
-func (f *fileState) mtime() int64 {
-	switch {
-	case f.Staged:
-		return f.Stamp
-	case f.Attr.Mtime != 0:
-		return f.Attr.Mtime
-	case f.Stamp != 0:
-		// It was written here. The object has the time of its upload.
-		return f.Stamp
-	}
-	return f.Object.ModTime.UnixNano()
 }
 
 // A cursor is a key in hexadecimal digits: the listing goes on after it. Behind a
@@ -219,7 +207,7 @@ func (s *Space) merge(dir, key, below string, page basePage, limit int) (merged 
 		last = page.entries[len(page.entries)-1].Object.Key
 	}
 	if len(names) > 0 {
-		s.mu.ordered.after(dir, key, names, func(base string, n name) bool {
+		s.mu.Ordered.After(dir, key, names, func(base string, n state.Name) bool {
 			if !page.end && n.Key > last {
 				return false
 			}
@@ -248,11 +236,11 @@ func (s *Space) merge(dir, key, below string, page basePage, limit int) (merged 
 
 // exists reports whether the space knows that a directory exists. s.mu is held.
 func (s *Space) exists(dir string) bool {
-	if dir == "" || !s.mu.hollow(dir) {
+	if dir == "" || !s.mu.Hollow(dir) {
 		return true
 	}
-	n, ok := s.mu.lookup(parent(dir), dir[strings.LastIndexByte(dir, '/')+1:])
-	return ok && n.Kind == nameDirectory
+	n, ok := s.mu.Lookup(order.Parent(dir), dir[strings.LastIndexByte(dir, '/')+1:])
+	return ok && n.Kind == state.NameDirectory
 }
 
 // sortKey is the place of e in its directory: its key, for which the cursor stands

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // Whoever unpacks an archive makes directories and fills them at once: that asks the
@@ -23,7 +25,7 @@ func TestNewDirectoriesAreFilledWithoutARequest(t *testing.T) {
 			if err := w.space.Mkdir(t.Context(), dir, name, SetAttr{}); err != nil {
 				t.Fatal(err)
 			}
-			dir = join(dir, name)
+			dir = order.Join(dir, name)
 			for j := range 5 {
 				w.write(dir, fmt.Sprint("f", j), "content")
 			}
@@ -59,7 +61,7 @@ func TestNewDirectoriesShowWhatIsInThem(t *testing.T) {
 			}
 		}
 		w.space.mu.Lock()
-		_, known := w.space.mu.lookup("d", "ours")
+		_, known := w.space.mu.Lookup("d", "ours")
 		w.space.mu.Unlock()
 		if known {
 			t.Error("the name was not left to the base tree: that is not the case to be tested")

@@ -61,7 +61,7 @@ func TestCompactionReservesWhatItsJournalIsLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
-		made, err := s.mu.snapshot(inline, s.readContent)
+		made, err := s.mu.Snapshot(inline, s.readContent)
 		s.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)

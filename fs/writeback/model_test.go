@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 	"github.com/pailfs/pailfs/manifest"
 )
 
@@ -92,12 +93,12 @@ type openFile struct {
 	f *modelFile
 }
 
-func (p *program) abs(path string) string { return join(p.root, path) }
+func (p *program) abs(path string) string { return order.Join(p.root, path) }
 
 // split returns the space's directory and name of a path.
 func (p *program) split(path string) (dir, base string) {
 	all := p.abs(path)
-	return parent(all), all[strings.LastIndexByte(all, '/')+1:]
+	return order.Parent(all), all[strings.LastIndexByte(all, '/')+1:]
 }
 
 var names = []string{"a", "b", "c", "d", "e.tmp", ".f", "g"}
@@ -109,7 +110,7 @@ func (p *program) anyPath() string {
 	if strings.Count(dir, "/") > 1 {
 		dir = ""
 	}
-	return join(dir, names[p.rand.IntN(len(names))])
+	return order.Join(dir, names[p.rand.IntN(len(names))])
 }
 
 // somePath returns a path of a file, if there are any.
@@ -539,7 +540,7 @@ func (p *program) list(path string) {
 	want := make(map[string]bool)
 	for _, all := range []([]string){slices.Collect(maps.Keys(p.files)), slices.Collect(maps.Keys(p.dirs))} {
 		for _, other := range all {
-			if other != "" && parent(other) == path && (path != "" || !strings.Contains(other, "/")) {
+			if other != "" && order.Parent(other) == path && (path != "" || !strings.Contains(other, "/")) {
 				want[other[strings.LastIndexByte(other, '/')+1:]] = true
 			}
 		}
@@ -648,7 +649,7 @@ func runModel(t *testing.T, seed uint64, crashes bool) (early int64) {
 				text := p.text()
 				w.store.put("p/"+p.abs(path), text)
 				p.files[path] = &modelFile{content: text, committed: text, ever: true}
-				for dir := parent(path); dir != ""; dir = parent(dir) {
+				for dir := order.Parent(path); dir != ""; dir = order.Parent(dir) {
 					p.dirs[dir] = true
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -17,7 +18,7 @@ import (
 // same. Where that is more than what was committed, nobody knows whether the beginning
 // is still what it was with the end that was committed: what is there is committed anew. A log
 // grows at its end alone, so that its beginning is what it was.
-func (s *Space) moment(ctx context.Context, op operation, snap *snapshot) error {
+func (s *Space) moment(ctx context.Context, op order.Operation, snap *snapshot) error {
 	var h oss.CRC64Writer
 	if snap.log {
 		n, err := readOn(&h, snap.file, 0, snap.state.Size)
@@ -60,7 +61,7 @@ func (s *Space) moment(ctx context.Context, op operation, snap *snapshot) error 
 }
 
 // nowOf makes snap what was committed last. f.committing is held.
-func (s *Space) nowOf(op operation, snap *snapshot) error {
+func (s *Space) nowOf(op order.Operation, snap *snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.mu.Files[op.File]
@@ -101,10 +102,10 @@ func (s *Space) commitGrown(f *File, file *os.File, size int64) error {
 }
 
 // inTurn reports whether the order lets op begin now. s.mu is held.
-func (s *Space) inTurn(op operation) bool {
-	for _, v := range s.mu.queue.scan(s.standing, func(*operation) bool { return false }) {
-		if v.op.ID == op.ID {
-			return v.ready
+func (s *Space) inTurn(op order.Operation) bool {
+	for _, v := range s.mu.Queue.Scan(s.standing, func(*order.Operation) bool { return false }) {
+		if v.Op.ID == op.ID {
+			return v.Ready
 		}
 	}
 	return false

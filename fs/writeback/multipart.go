@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -27,7 +29,7 @@ const (
 type prepared struct {
 	upload oss.MultipartUpload
 	parts  []oss.Part
-	gen    generation
+	gen    order.Generation
 	opens  int64
 	crc    uint64
 	// attr, xattrs and stamp are in the metadata, the stamp unless it is timeless.
@@ -38,7 +40,7 @@ type prepared struct {
 }
 
 // publishLarge uploads a file in parts, and makes the object of them if it is ready.
-func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, ready bool) error {
+func (s *Space) publishLarge(ctx context.Context, op order.Operation, snap *snapshot, ready bool) error {
 	release, err := s.holdEarly(ctx, op.File)
 	if err != nil {
 		return err
@@ -71,7 +73,7 @@ func (s *Space) publishLarge(ctx context.Context, op operation, snap *snapshot, 
 	s.use(p.upload.ID)
 	defer s.unuse(p.upload.ID)
 	snap.upload, snap.timeless = p.upload.ID, p.timeless
-	i := intent{Kind: opPut, Size: snap.state.Size, CRC: p.crc}
+	i := state.Intent{Kind: order.Put, Size: snap.state.Size, CRC: p.crc}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
 		return s.describe(ctx, snap, there)
 	}, func(o oss.PutOptions) (oss.Info, error) {
@@ -99,7 +101,7 @@ func (s *Space) complete(ctx context.Context, u oss.MultipartUpload, parts []oss
 
 // uploadParts brings all parts of a file to the object store, those excepted that an
 // earlier attempt has left there. The parts are those of one moment.
-func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (*prepared, error) {
+func (s *Space) uploadParts(ctx context.Context, op order.Operation, snap *snapshot) (*prepared, error) {
 	lay := s.cfg.limits.layoutOf(snap.state.Size)
 	u, have, err := s.resume(ctx, op, snap, lay)
 	if err != nil {
@@ -114,7 +116,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
 	for i, part := range parts {
-		section := io.NewSectionReader(snap.file, part.off, part.size)
+		section := io.NewSectionReader(snap.file, part.Off, part.Size)
 		release, err := s.partSlot(ctx)
 		if err != nil {
 			g.Go(func() error { return err })
@@ -138,7 +140,7 @@ func (s *Space) uploadParts(ctx context.Context, op operation, snap *snapshot) (
 
 // bringPart makes a part of an upload what section holds: the one of that number that
 // the upload has, if it is that, or a new one.
-func (s *Space) bringPart(ctx context.Context, op operation, snap *snapshot, u oss.MultipartUpload, number int, section *io.SectionReader, have map[int]oss.Part) (oss.Part, error) {
+func (s *Space) bringPart(ctx context.Context, op order.Operation, snap *snapshot, u oss.MultipartUpload, number int, section *io.SectionReader, have map[int]oss.Part) (oss.Part, error) {
 	if err := s.wanted(op, snap); err != nil {
 		return oss.Part{}, err
 	}
@@ -168,7 +170,7 @@ func (s *Space) vanished(u oss.MultipartUpload, err error) error {
 }
 
 // wanted says whether it is worth going on with op.
-func (s *Space) wanted(op operation, snap *snapshot) error {
+func (s *Space) wanted(op order.Operation, snap *snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.Ops[op.ID] == nil {
@@ -193,7 +195,7 @@ func sum(r *io.SectionReader) (uint64, error) {
 // before, with its parts, or a new one. The metadata of an upload is fixed when it
 // begins. One that was begun while the file was written lacks the time of the last write,
 // and will do where no program has set that: it is the object's own then.
-func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay layout) (oss.MultipartUpload, map[int]oss.Part, error) {
+func (s *Space) resume(ctx context.Context, op order.Operation, snap *snapshot, lay layout) (oss.MultipartUpload, map[int]oss.Part, error) {
 	o, err := s.describeEarly(ctx, op, snap)
 	if err != nil {
 		return oss.MultipartUpload{}, nil, err
@@ -218,14 +220,14 @@ func (s *Space) resume(ctx context.Context, op operation, snap *snapshot, lay la
 		}
 		s.uploadEnded(known.ID)
 	}
-	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File, PartSize: lay.first}, o)
+	u, err := s.createUpload(ctx, state.Upload{Key: op.Key, File: op.File, PartSize: lay.first}, o)
 	return u, nil, err
 }
 
 // describeEarly returns the options of an upload, which are fixed when it begins.
-func (s *Space) describeEarly(ctx context.Context, op operation, snap *snapshot) (oss.PutOptions, error) {
+func (s *Space) describeEarly(ctx context.Context, op order.Operation, snap *snapshot) (oss.PutOptions, error) {
 	var there oss.Info
-	if from := snap.state.described(); from.ETag != "" && from.Key == snap.state.Key {
+	if from := snap.state.Described(); from.ETag != "" && from.Key == snap.state.Key {
 		var err error
 		if there, err = s.bucket.Head(ctx, op.Key); err != nil && !errors.Is(err, oss.ErrNotFound) {
 			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", op.Key, err)
@@ -235,8 +237,8 @@ func (s *Space) describeEarly(ctx context.Context, op operation, snap *snapshot)
 }
 
 // copyParts copies a large object within the bucket.
-func (s *Space) copyParts(ctx context.Context, op operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
-	u, err := s.createUpload(ctx, upload{Key: op.Key, File: op.File}, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
+func (s *Space) copyParts(ctx context.Context, op order.Operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
+	u, err := s.createUpload(ctx, state.Upload{Key: op.Key, File: op.File}, oss.PutOptions{ContentType: o.ContentType, Meta: o.Meta})
 	if err != nil {
 		return oss.Info{}, err
 	}
@@ -248,7 +250,7 @@ func (s *Space) copyParts(ctx context.Context, op operation, source oss.Info, o 
 	for i, e := range extents {
 		g.Go(func() error {
 			var err error
-			parts[i], err = s.bucket.CopyPart(gctx, u, i+1, source.Object, e.off, e.size)
+			parts[i], err = s.bucket.CopyPart(gctx, u, i+1, source.Object, e.Off, e.Size)
 			return s.vanished(u, err)
 		})
 	}
@@ -275,7 +277,7 @@ func (s *Space) pace(ctx context.Context, n int) error {
 }
 
 // removeStaged removes the staged file of a file that does not need it.
-func (s *Space) removeStaged(id fileID) {
+func (s *Space) removeStaged(id order.FileID) {
 	if err := os.Remove(s.path(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		s.log.Warn("removing a staged file failed", "err", err)
 	}

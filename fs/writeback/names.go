@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -25,12 +27,12 @@ const maxName = 255
 // newPlace returns the place of a name, and what the space or the base tree has
 // there now. Without anything there, the entry is empty and the key is made of the
 // name; a name that no key can have is EILSEQ, a long one ENAMETOOLONG.
-func (s *Space) newPlace(ctx context.Context, dir, base string) (place, Entry, error) {
+func (s *Space) newPlace(ctx context.Context, dir, base string) (state.Place, Entry, error) {
 	if len(base) > maxName {
-		return place{}, Entry{}, syscall.ENAMETOOLONG
+		return state.Place{}, Entry{}, syscall.ENAMETOOLONG
 	}
 	e, _, err := s.Lookup(ctx, dir, base)
-	p := place{Dir: dir, Name: base}
+	p := state.Place{Dir: dir, Name: base}
 	switch {
 	case err == nil && e.File != nil:
 		p.Key = e.File.state().Key
@@ -39,13 +41,13 @@ func (s *Space) newPlace(ctx context.Context, dir, base string) (place, Entry, e
 		p.Key, p.Base = e.Object.Key, e.Object
 		return p, e, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return place{}, Entry{}, fmt.Errorf("look up %q: %w", join(dir, base), err)
+		return state.Place{}, Entry{}, fmt.Errorf("look up %q: %w", order.Join(dir, base), err)
 	}
 	p.Key, err = manifest.KeyOf(s.cfg.Prefix, dir, base)
 	if err != nil {
-		return place{}, Entry{}, err
+		return state.Place{}, Entry{}, err
 	}
-	p.Base = absent(p.Key)
+	p.Base = state.Absent(p.Key)
 	return p, Entry{}, nil
 }
 
@@ -85,13 +87,13 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 		a = attrs.Attrs{Mode: o.Mode & 0o7777, UID: o.UID, GID: o.GID, Set: true}
 	}
 	s.mu.Lock()
-	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameGone || s.mu.closed {
+	if n, ok := s.mu.Lookup(dir, base); ok && n.Kind != state.NameGone || s.mu.closed {
 		s.mu.Unlock()
 		file.Close() //nolint:errcheck // it is empty
 		os.Remove(path)
 		return nil, fs.ErrExist
 	}
-	pos := s.record(&createdRecord{File: id, At: p, Symlink: symlink, Attr: a})
+	pos := s.record(&state.Created{File: id, At: p, Symlink: symlink, Attr: a})
 	f := s.file(id)
 	f.content.read, f.content.writers = file, 1
 	f.opens.Add(1)
@@ -109,7 +111,7 @@ func (s *Space) create(ctx context.Context, dir, base string, o CreateOptions, s
 func (s *Space) uncreate(f *File) {
 	s.mu.Lock()
 	if st := s.mu.Files[f.id]; st != nil && st.Linked {
-		s.record(&unlinkedRecord{At: place{Dir: st.Dir, Name: st.Name, Key: st.Key}, Time: now()})
+		s.record(&state.Unlinked{At: state.Place{Dir: st.Dir, Name: st.Name, Key: st.Key}, Time: now()})
 	}
 	s.mu.Unlock()
 	(&Handle{file: f, write: true}).Release()
@@ -163,12 +165,12 @@ func (s *Space) unlink(ctx context.Context, dir, base string) error {
 		return err
 	}
 	s.mu.Lock()
-	if n, ok := s.mu.lookup(dir, base); ok {
+	if n, ok := s.mu.Lookup(dir, base); ok {
 		switch n.Kind {
-		case nameGone:
+		case state.NameGone:
 			s.mu.Unlock()
 			return fs.ErrNotExist
-		case nameDirectory:
+		case state.NameDirectory:
 			s.mu.Unlock()
 			return syscall.EISDIR
 		}
@@ -177,7 +179,7 @@ func (s *Space) unlink(ctx context.Context, dir, base string) error {
 		s.mu.Unlock()
 		return errForgotten
 	}
-	pos := s.record(&unlinkedRecord{At: p, Time: now()})
+	pos := s.record(&state.Unlinked{At: p, Time: now()})
 	f := s.unlinked(e.File)
 	s.mu.Unlock()
 	if err := s.journal.Write(pos); err != nil {
@@ -219,9 +221,9 @@ func (s *Space) keepDir(ctx context.Context, dir string) error {
 	if dir == "" {
 		return nil
 	}
-	up, base := parent(dir), dir[strings.LastIndexByte(dir, '/')+1:]
+	up, base := order.Parent(dir), dir[strings.LastIndexByte(dir, '/')+1:]
 	s.mu.Lock()
-	_, known := s.mu.lookup(up, base)
+	_, known := s.mu.Lookup(up, base)
 	s.mu.Unlock()
 	if known {
 		return nil
@@ -235,11 +237,11 @@ func (s *Space) keepDir(ctx context.Context, dir string) error {
 	}
 	s.mu.Lock()
 	pos := int64(0)
-	if _, known := s.mu.lookup(up, base); !known {
-		at := place{Dir: up, Name: base, Key: e.Object.Key, Base: absent(e.Object.Key)}
-		made := &groupRecord{Records: []record{&madeDirRecord{At: at, Time: now(), Exists: true}}}
+	if _, known := s.mu.Lookup(up, base); !known {
+		at := state.Place{Dir: up, Name: base, Key: e.Object.Key, Base: state.Absent(e.Object.Key)}
+		made := &state.Group{Records: []state.Record{&state.MadeDir{At: at, Time: now(), Exists: true}}}
 		if s.cfg.Attrs && e.Attr != nil && e.Attr.Known != 0 {
-			made.Records = append(made.Records, &dirAttrRecord{At: at, Attr: attrs.Of(e.Attr), Time: now()})
+			made.Records = append(made.Records, &state.SetDirAttr{At: at, Attr: attrs.Of(e.Attr), Time: now()})
 		}
 		pos = s.record(made)
 	}
@@ -263,21 +265,21 @@ func (s *Space) Mkdir(ctx context.Context, dir, base string, given SetAttr) erro
 		return fs.ErrExist
 	}
 	p.Key = strings.TrimSuffix(p.Key, "/") + "/"
-	p.Base = absent(p.Key)
+	p.Base = state.Absent(p.Key)
 	if len(p.Key) > maxKey {
 		return syscall.ENAMETOOLONG
 	}
 	s.mu.Lock()
-	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameGone {
+	if n, ok := s.mu.Lookup(dir, base); ok && n.Kind != state.NameGone {
 		s.mu.Unlock()
 		return fs.ErrExist
 	}
-	var made record = &madeDirRecord{At: p, Time: now()}
+	var made state.Record = &state.MadeDir{At: p, Time: now()}
 	if a := given.ofDir(attrs.Attrs{}); a != (attrs.Attrs{}) {
-		made = &groupRecord{Records: []record{made, &dirAttrRecord{At: p, Attr: a, Time: now()}}}
+		made = &state.Group{Records: []state.Record{made, &state.SetDirAttr{At: p, Attr: a, Time: now()}}}
 	}
 	pos := s.record(made)
-	s.mu.made.add(join(dir, base))
+	s.mu.made.add(order.Join(dir, base))
 	s.mu.Unlock()
 	if err := s.journal.Write(pos); err != nil {
 		s.unmake(p)
@@ -290,29 +292,19 @@ func (s *Space) Mkdir(ctx context.Context, dir, base string, given SetAttr) erro
 
 // unmake takes back the making of a directory of which nobody will be told, unless
 // somebody has made something in it.
-func (s *Space) unmake(p place) {
+func (s *Space) unmake(p state.Place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n, ok := s.mu.lookup(p.Dir, p.Name); ok && n.Kind == nameDirectory && s.mu.hollow(join(p.Dir, p.Name)) {
+	if n, ok := s.mu.Lookup(p.Dir, p.Name); ok && n.Kind == state.NameDirectory && s.mu.Hollow(order.Join(p.Dir, p.Name)) {
 		s.removeDir(p)
 	}
 }
 
-// hollow reports whether nothing is in dir that was made here, or renamed.
-func (st *state) hollow(dir string) bool {
-	for _, n := range st.Names[dir] {
-		if n.Kind != nameGone {
-			return false
-		}
-	}
-	return true
-}
-
 // removeDir removes a directory. s.mu is held.
-func (s *Space) removeDir(p place) (pos int64) {
-	p.Base = oss.Object{Key: p.Key, ETag: anyVersion}
-	pos = s.record(&removedDirRecord{At: p, Time: now()})
-	delete(s.mu.made, join(p.Dir, p.Name))
+func (s *Space) removeDir(p state.Place) (pos int64) {
+	p.Base = oss.Object{Key: p.Key, ETag: state.AnyVersion}
+	pos = s.record(&state.RemovedDir{At: p, Time: now()})
+	delete(s.mu.made, order.Join(p.Dir, p.Name))
 	return pos
 }
 
@@ -330,7 +322,7 @@ func (s *Space) Rmdir(ctx context.Context, dir, base string) error {
 	case e.Kind != manifest.Directory:
 		return syscall.ENOTDIR
 	}
-	path := join(dir, base)
+	path := order.Join(dir, base)
 	inside, _, err := s.ReadDir(ctx, path, "", 1)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -342,11 +334,11 @@ func (s *Space) Rmdir(ctx context.Context, dir, base string) error {
 		return err
 	}
 	s.mu.Lock()
-	if !s.mu.hollow(path) {
+	if !s.mu.Hollow(path) {
 		s.mu.Unlock()
 		return syscall.ENOTEMPTY
 	}
-	if n, ok := s.mu.lookup(dir, base); ok && n.Kind != nameDirectory {
+	if n, ok := s.mu.Lookup(dir, base); ok && n.Kind != state.NameDirectory {
 		s.mu.Unlock()
 		return fs.ErrNotExist
 	}
@@ -416,7 +408,7 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 	}
 	s.mu.Lock()
 	st := s.mu.Files[f.id]
-	n, ok := s.mu.lookup(dir, base)
+	n, ok := s.mu.Lookup(dir, base)
 	if st == nil && f.forgotten {
 		s.mu.Unlock()
 		return nil, errForgotten
@@ -425,12 +417,12 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 		s.mu.Unlock()
 		return nil, fs.ErrNotExist
 	}
-	if n, ok := s.mu.lookup(newDir, newBase); ok {
+	if n, ok := s.mu.Lookup(newDir, newBase); ok {
 		switch n.Kind {
-		case nameDirectory:
+		case state.NameDirectory:
 			s.mu.Unlock()
 			return nil, syscall.EISDIR
-		case nameFile:
+		case state.NameFile:
 			to.Key = n.Key
 		}
 	} else if there.File != nil {
@@ -438,7 +430,7 @@ func (s *Space) rename(ctx context.Context, dir, base, newDir, newBase string, f
 		s.mu.Unlock()
 		return nil, errForgotten
 	}
-	pos := s.record(s.renaming(&renamedRecord{File: f.id, To: to, Time: now()}, st))
+	pos := s.record(s.renaming(&state.Renamed{File: f.id, To: to, Time: now()}, st))
 	s.mu.undurable.recorded(f.id, pos, false)
 	replaced := s.unlinked(there.File)
 	s.mu.Unlock()

@@ -2,50 +2,8 @@ package writeback
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 )
-
-// TestOrderedNamesFollowTheNames changes names at random and compares the order with one
-// that is made anew.
-func TestOrderedNamesFollowTheNames(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 7))
-	st := newState()
-	for round := range 2000 {
-		base := fmt.Sprint("name", rng.IntN(40))
-		switch rng.IntN(5) {
-		case 0:
-			st.dropName("dir", base)
-		case 1:
-			st.setName("dir", base, name{Kind: nameGone, Key: "dir/" + base})
-		case 2:
-			st.setName("dir", base, name{Kind: nameDirectory, Key: "dir/" + base + "/"})
-		default:
-			st.setName("dir", base, name{Kind: nameFile, File: fileID(round), Key: "dir/" + base})
-		}
-		after := fmt.Sprint("dir/name", rng.IntN(40))
-		var got, want []orderedName
-		st.ordered.after("dir", after, st.Names["dir"], func(base string, n name) bool {
-			got = append(got, orderedName{base, n})
-			return true
-		})
-		for base, n := range st.Names["dir"] {
-			if n.Kind != nameGone && n.Key > after {
-				want = append(want, orderedName{base, n})
-			}
-		}
-		slices.SortFunc(want, func(a, b orderedName) int {
-			if a.less(b) {
-				return -1
-			}
-			return 1
-		})
-		if !slices.Equal(got, want) {
-			t.Fatalf("round %d: %v, want %v", round, got, want)
-		}
-	}
-}
 
 // TestListingLooksAtNoMoreThanItGives: of its own names a listing looks at those that it
 // gives, wherever it goes on.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // historian knows in what order names were committed, and whether objects appear in that
@@ -75,7 +77,7 @@ func (h *historian) seen(key string, content []byte) {
 		// It keeps its place, also for what is beside it and waits for it.
 		return
 	}
-	dir := parent("/" + path)
+	dir := order.Parent("/" + path)
 	for other, commits := range h.commits {
 		if other == path || !strings.HasPrefix("/"+other, dir+"/") || h.gone[other] > 0 {
 			continue

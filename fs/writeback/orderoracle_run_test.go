@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -67,7 +68,7 @@ func (a *orderAuthor) pick(from []string) string { return from[a.rand.IntN(len(f
 
 // name returns a name that is not open; "" if there is none.
 func (a *orderAuthor) name() string {
-	path := join(a.pick(slices.Sorted(maps.Keys(a.dirs))), a.pick([]string{"latest", "s", "t"}))
+	path := order.Join(a.pick(slices.Sorted(maps.Keys(a.dirs))), a.pick([]string{"latest", "s", "t"}))
 	if a.busy[path] {
 		return ""
 	}

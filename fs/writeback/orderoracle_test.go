@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // The order in which objects appear, as fs/SEMANTICS.md promises it, in a model that knows nothing of
@@ -195,7 +197,7 @@ func (o *orderOracle) shows(q change) bool {
 // follows reports whether c appears after q, which came before it: q is beside it or below, or c
 // replaces something and lies under the same top-level directory.
 func (c change) follows(q change) bool {
-	dir := parent("/" + c.path)
+	dir := order.Parent("/" + c.path)
 	if strings.HasPrefix("/"+q.path, dir+"/") {
 		return true
 	}
@@ -210,7 +212,7 @@ func (c change) mayBeOvertakenBy(by change) bool {
 		return false
 	}
 	if by.number == 0 || c.number == 0 {
-		above := parent("/"+c.path) != parent("/"+by.path) && strings.HasPrefix("/"+by.path, parent("/"+c.path)+"/")
+		above := order.Parent("/"+c.path) != order.Parent("/"+by.path) && strings.HasPrefix("/"+by.path, order.Parent("/"+c.path)+"/")
 		return by.number == 0 && c.number == 0 && !above
 	}
 	return by.small && c.small && !by.replaces && !c.replaces
@@ -317,7 +319,7 @@ func (o *orderOracle) belowStuck(q change) bool {
 
 // elsewhere reports whether q is neither beside c nor below it.
 func (c change) elsewhere(q change) bool {
-	return !strings.HasPrefix("/"+q.path, parent("/"+c.path)+"/")
+	return !strings.HasPrefix("/"+q.path, order.Parent("/"+c.path)+"/")
 }
 
 // whither returns where the file is that was seen at path with that content, and when that was
@@ -366,20 +368,20 @@ func (o *orderOracle) chain(c change, before int) int {
 // for what does.
 func (o *orderOracle) mayWait(c, q change, first int) bool {
 	marked := make(map[string]bool)
-	markAbove(marked, strings.TrimPrefix(parent("/"+c.path), "/"))
+	order.MarkAbove(marked, strings.TrimPrefix(order.Parent("/"+c.path), "/"))
 	for again := true; again; {
 		again = false
 		for path, all := range o.changes {
-			dir := strings.TrimPrefix(parent("/"+path), "/")
+			dir := strings.TrimPrefix(order.Parent("/"+path), "/")
 			for _, x := range all {
 				if x.at > first && x.at < c.at && !marked[dir] && o.mayReplace(x) {
-					markAbove(marked, dir)
+					order.MarkAbove(marked, dir)
 					again = true
 				}
 			}
 		}
 	}
-	return o.mayReplace(q) || marked[strings.TrimPrefix(parent("/"+q.path), "/")]
+	return o.mayReplace(q) || marked[strings.TrimPrefix(order.Parent("/"+q.path), "/")]
 }
 
 // mayReplace reports whether c replaces something, or what was committed before it may have been

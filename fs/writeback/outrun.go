@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // maxRenewed is how often a small file may be committed again before its publication
@@ -15,9 +17,9 @@ const maxRenewed = 20
 
 // outrun reports whether the content of op changes faster than it is published. s.mu
 // is held.
-func (s *Space) outrun(op *operation, run *opRun) bool {
+func (s *Space) outrun(op *order.Operation, run *opRun) bool {
 	f := s.mu.Files[op.File]
-	return op.Kind == opPut && run.renewed >= maxRenewed && time.Since(run.wanted) >= logEvery && f != nil && f.Staged && f.Partial == nil && f.Size <= s.cfg.limits.small
+	return op.Kind == order.Put && run.renewed >= maxRenewed && time.Since(run.wanted) >= logEvery && f != nil && f.Staged && f.Partial == nil && f.Size <= s.cfg.limits.small
 }
 
 // maxOutpaced is how often a large file may change while it is sent before status says
@@ -27,7 +29,7 @@ const maxOutpaced = 3
 
 // outpaces reports whether the file of op changed each time before all of it was sent.
 // s.mu is held.
-func (s *Space) outpaces(op *operation) bool {
+func (s *Space) outpaces(op *order.Operation) bool {
 	run := s.mu.runs[op.ID]
 	return run.outpaced >= maxOutpaced || run.unsteady >= maxUnsteady && s.large(op)
 }
@@ -35,7 +37,7 @@ func (s *Space) outpaces(op *operation) bool {
 // hold keeps the file of op from being opened for writing and committed until release
 // is called, and makes snap what it has now, which is on the disk. The caller sends
 // nothing meanwhile.
-func (s *Space) hold(ctx context.Context, op operation, snap *snapshot) (release func(), err error) {
+func (s *Space) hold(ctx context.Context, op order.Operation, snap *snapshot) (release func(), err error) {
 	s.mu.Lock()
 	f := s.mu.files[op.File]
 	s.mu.Unlock()
@@ -76,7 +78,7 @@ func (s *Space) hold(ctx context.Context, op operation, snap *snapshot) (release
 	switch {
 	case err != nil:
 		return nil, err
-	case changed, st.ID == 0, !st.Staged, st.Key != op.Key, st.Durable < st.Gen, st.Size > s.cfg.limits.small, st.described() != snap.state.described():
+	case changed, st.ID == 0, !st.Staged, st.Key != op.Key, st.Durable < st.Gen, st.Size > s.cfg.limits.small, st.Described() != snap.state.Described():
 		return nil, errSuperseded
 	}
 	snap.state, snap.opens = st, f.opens.Load()

@@ -10,12 +10,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
 const (
 	// leastChunk is the size of the chunks in which a partial file is fetched, in bytes.
-	// It grows with the file, see chunkOf.
+	// It grows with the file, see ChunkOf.
 	leastChunk = 1 << 20
 	// wholeBelow is the size of the smallest object that is opened for writing without
 	// being fetched.
@@ -31,12 +34,12 @@ const (
 func (f *File) Partial() bool { return f.present.Load() != nil }
 
 // lacks reports whether the staged file lacks bytes.
-func (f *File) lacks() bool { return f.present.Load().lacks() }
+func (f *File) lacks() bool { return f.present.Load().Lacks() }
 
 // stagePartly makes the content, an object, a staged file without any of its bytes. It
 // returns false where the object is better fetched: a small one, one that the cache
 // has, and one that a request of ours may be replacing. f.committing is held.
-func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err error) {
+func (f *File) stagePartly(ctx context.Context, st *state.File) (done bool, err error) {
 	s := f.space
 	obj := st.Object
 	if !st.Linked || st.Symlink || obj.Size < s.cfg.limits.whole || s.cache.Whole(obj) {
@@ -49,7 +52,7 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 	case errors.Is(err, oss.ErrNotFound), errors.Is(err, oss.ErrChanged):
 		return false, nil // to fetch it meets that
 	case err != nil:
-		return false, fmt.Errorf("open %q for writing: %w", join(st.Dir, st.Name), err)
+		return false, fmt.Errorf("open %q for writing: %w", order.Join(st.Dir, st.Name), err)
 	}
 	path := s.path(f.id)
 	file, err := openStagedFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
@@ -57,7 +60,7 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 		err = errors.Join(file.Truncate(obj.Size), file.Close())
 	}
 	if err == nil {
-		err = chtime(path, st.mtime())
+		err = chtime(path, st.Mtime())
 	}
 	var stamp, changed int64
 	if err == nil {
@@ -68,14 +71,14 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 	}
 	if err != nil {
 		os.Remove(path)
-		return false, fmt.Errorf("make staged file of %q: %w", join(st.Dir, st.Name), err)
+		return false, fmt.Errorf("make staged file of %q: %w", order.Join(st.Dir, st.Name), err)
 	}
-	p := partial{Base: obj, Limit: obj.Size, Chunk: chunkOf(s.cfg.limits.chunk, obj.Size)}
+	p := state.Partial{Base: obj, Limit: obj.Size, Chunk: presence.ChunkOf(s.cfg.limits.chunk, obj.Size)}
 	f.content.Lock()
 	defer f.content.Unlock()
 	s.mu.Lock()
 	now := s.mu.Files[f.id]
-	k := (*keyState)(nil)
+	k := (*state.Key)(nil)
 	if now != nil {
 		k = s.mu.Keys[now.Key]
 	}
@@ -84,10 +87,10 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 		os.Remove(path)
 		return false, nil
 	}
-	pos := s.record(&groupRecord{Records: []record{
-		&takenRecord{File: f.id, Size: obj.Size, Stamp: stamp}, &partialRecord{File: f.id, Partial: p},
+	pos := s.record(&state.Group{Records: []state.Record{
+		&state.Taken{File: f.id, Size: obj.Size, Stamp: stamp}, &state.Lacks{File: f.id, Partial: p},
 	}})
-	f.present.Store(p.presence())
+	f.present.Store(p.Presence())
 	f.changed.took(0, changed)
 	// The kernel has nothing of this staged file.
 	f.lent.Store(false)
@@ -98,28 +101,28 @@ func (f *File) stagePartly(ctx context.Context, st *fileState) (done bool, err e
 
 // partialNow returns the record of which bytes the staged file has, nil if the state
 // says that. s.mu is held.
-func (f *File) partialNow(st *fileState) record {
+func (f *File) partialNow(st *state.File) state.Record {
 	n := f.present.Load()
 	switch {
 	case st.Partial == nil:
 		return nil
-	case !n.lacks():
-		return &partialRecord{File: f.id}
+	case !n.Lacks():
+		return &state.Lacks{File: f.id}
 	}
-	limit, local := n.record()
+	limit, local := n.Record()
 	if limit == st.Partial.Limit && local == st.Partial.Local {
 		return nil
 	}
 	p := *st.Partial
 	p.Limit, p.Local = limit, local
-	return &partialRecord{File: f.id, Partial: p}
+	return &state.Lacks{File: f.id, Partial: p}
 }
 
 // complete lays the base's bytes of missing over those that were read from the staged
 // file at off.
-func (f *File) complete(ctx context.Context, missing []extent, p []byte, off int64) error {
+func (f *File) complete(ctx context.Context, missing []presence.Extent, p []byte, off int64) error {
 	for _, e := range missing {
-		if err := f.fetch(ctx, p[e.off-off:e.end()-off], e.off); err != nil {
+		if err := f.fetch(ctx, p[e.Off-off:e.End()-off], e.Off); err != nil {
 			return err
 		}
 	}
@@ -138,11 +141,11 @@ func (f *File) change(ctx context.Context, off, size int64, do func() error) err
 			}
 			continue
 		}
-		torn := n.torn(off, size)
+		torn := n.Torn(off, size)
 		fetched := make([][]byte, len(torn))
 		for i, e := range torn {
-			fetched[i] = make([]byte, e.size)
-			if err := f.fetch(ctx, fetched[i], e.off); err != nil && !errors.Is(err, errNotPartial) {
+			fetched[i] = make([]byte, e.Size)
+			if err := f.fetch(ctx, fetched[i], e.Off); err != nil && !errors.Is(err, errNotPartial) {
 				return err
 			} else if err != nil {
 				fetched[i] = nil
@@ -168,35 +171,35 @@ func (f *File) changeWhole(do func() error) (done bool, err error) {
 
 // changePartial is change once what it leaves of chunks is fetched; done is false if that
 // is not what is needed any more.
-func (f *File) changePartial(n *presence, torn []extent, fetched [][]byte, off, size int64, do func() error) (done bool, err error) {
+func (f *File) changePartial(n *presence.Set, torn []presence.Extent, fetched [][]byte, off, size int64, do func() error) (done bool, err error) {
 	f.content.Lock()
 	defer f.content.Unlock()
 	if f.present.Load() != n {
 		return false, nil
 	}
 	var need []int
-	for _, e := range n.torn(off, size) {
+	for _, e := range n.Torn(off, size) {
 		i := 0
-		for i < len(torn) && torn[i].off != e.off {
+		for i < len(torn) && torn[i].Off != e.Off {
 			i++
 		}
-		if i == len(torn) || int64(len(fetched[i])) < e.size {
+		if i == len(torn) || int64(len(fetched[i])) < e.Size {
 			return false, nil
 		}
-		fetched[i] = fetched[i][:e.size] // the rest was cut off meanwhile
+		fetched[i] = fetched[i][:e.Size] // the rest was cut off meanwhile
 		need = append(need, i)
 	}
 	for _, i := range need {
-		if err := f.put(fetched[i], torn[i].off); err != nil {
+		if err := f.put(fetched[i], torn[i].Off); err != nil {
 			return true, err
 		}
 	}
 	f.touched.Store(true)
-	n.disturb(off)
+	n.Disturb(off)
 	if err := do(); err != nil {
 		return true, err
 	}
-	n.changed(off, size)
+	n.Changed(off, size)
 	return true, nil
 }
 
@@ -229,8 +232,8 @@ func (f *File) cutTo(size int64) error {
 	}
 	lowered := false
 	if n := f.present.Load(); n != nil {
-		n.disturb(size)
-		lowered = n.cut(size)
+		n.Disturb(size)
+		lowered = n.Cut(size)
 	}
 	// A commit that comes after this look knows the limit.
 	st := f.state()
@@ -247,7 +250,7 @@ func (f *File) cutTo(size int64) error {
 		return s.spoil(f, err)
 	}
 	s.mu.Lock()
-	pos := s.record(&cutRecord{File: f.id, Limit: size})
+	pos := s.record(&state.Cut{File: f.id, Limit: size})
 	s.mu.Unlock()
 	return s.journal.Sync(pos)
 }
@@ -257,17 +260,17 @@ func (f *File) fill(ctx context.Context) error {
 	s := f.space
 	for {
 		n := f.present.Load()
-		e, lacks := n.first()
+		e, lacks := n.First()
 		if !lacks {
 			return nil
 		}
-		b := make([]byte, e.size)
-		if err := f.fetch(ctx, b, e.off); errors.Is(err, errNotPartial) {
+		b := make([]byte, e.Size)
+		if err := f.fetch(ctx, b, e.Off); errors.Is(err, errNotPartial) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		err := s.withRoom(ctx, e.size, func() error { return f.fillOne(n, b, e) })
+		err := s.withRoom(ctx, e.Size, func() error { return f.fillOne(n, b, e) })
 		if err != nil {
 			return fmt.Errorf("fetch the rest of a staged file: %w", err)
 		}
@@ -275,13 +278,13 @@ func (f *File) fill(ctx context.Context) error {
 }
 
 // fillOne makes a chunk local, unless it is.
-func (f *File) fillOne(n *presence, b []byte, e extent) error {
+func (f *File) fillOne(n *presence.Set, b []byte, e presence.Extent) error {
 	f.content.Lock()
 	defer f.content.Unlock()
 	if f.present.Load() != n {
 		return nil
 	}
-	missing := n.absent(e.off, e.size)
+	missing := n.Absent(e.Off, e.Size)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -294,7 +297,7 @@ func (f *File) fillOne(n *presence, b []byte, e extent) error {
 	if err != nil {
 		return err
 	}
-	if err := f.put(b[:min(e.size, missing[0].size)], e.off); err != nil {
+	if err := f.put(b[:min(e.Size, missing[0].Size)], e.Off); err != nil {
 		return err
 	}
 	if err := chtime(path, stamp); err != nil {
@@ -305,7 +308,7 @@ func (f *File) fillOne(n *presence, b []byte, e extent) error {
 		return err
 	}
 	f.changed.took(before, after)
-	n.changed(e.off, e.size)
+	n.Changed(e.Off, e.Size)
 	f.space.mu.Lock()
 	f.space.count(f.id)
 	f.space.mu.Unlock()
@@ -318,7 +321,7 @@ func (f *File) opened() {
 	n := f.present.Load()
 	switch {
 	case n == nil:
-	case n.lacks():
+	case n.Lacks():
 		if st := f.state(); st.Partial != nil {
 			f.pin(st.Partial.Base)
 		}
@@ -346,7 +349,7 @@ func (f *File) letGo() error {
 		return nil
 	}
 	f.changed.took(changed, 0)
-	pos := s.record(&adoptedRecord{File: f.id})
+	pos := s.record(&state.Adopted{File: f.id})
 	s.survives(f.id, pos)
 	s.mu.Unlock()
 	f.present.Store(nil)
@@ -412,7 +415,7 @@ func (f *File) fetch(ctx context.Context, p []byte, off int64) error {
 			return nil
 		}
 		if !errors.Is(err, oss.ErrChanged) && !errors.Is(err, oss.ErrNotFound) {
-			return fmt.Errorf("read %q, at %d of its object: %w", join(st.Dir, st.Name), off, err)
+			return fmt.Errorf("read %q, at %d of its object: %w", order.Join(st.Dir, st.Name), off, err)
 		}
 		if err := s.follow(ctx, f, base, err); err != nil {
 			return err
@@ -423,7 +426,7 @@ func (f *File) fetch(ctx context.Context, p []byte, off int64) error {
 // follow finds out what became of the base of f, which is not there any more: nil if it
 // was published anew by us, and there is another one.
 func (s *Space) follow(ctx context.Context, f *File, base oss.Object, cause error) error {
-	moved := func() (st fileState, moved bool) {
+	moved := func() (st state.File, moved bool) {
 		st = f.state()
 		return st, st.Partial == nil || st.Partial.Base != base
 	}
@@ -434,7 +437,7 @@ func (s *Space) follow(ctx context.Context, f *File, base oss.Object, cause erro
 	if err != nil && !errors.Is(err, oss.ErrNotFound) {
 		return fmt.Errorf("look what became of %q: %w", base.Key, err)
 	}
-	if !sameBytes(info.Object, base) {
+	if !state.SameBytes(info.Object, base) {
 		if info, err = s.undisputed(ctx, info, f.tried(base)); err != nil {
 			return err
 		}
@@ -446,13 +449,13 @@ func (s *Space) follow(ctx context.Context, f *File, base oss.Object, cause erro
 		return nil
 	}
 	for _, i := range st.Partial.Tried {
-		if info.ETag != "" && i.matches(info) {
-			s.record(&rebasedRecord{File: f.id, Base: info.Object})
+		if info.ETag != "" && i.Matches(info) {
+			s.record(&state.Rebased{File: f.id, Base: info.Object})
 			return nil
 		}
 	}
-	path := join(st.Dir, st.Name)
-	if sameBytes(info.Object, base) {
+	path := order.Join(st.Dir, st.Name)
+	if state.SameBytes(info.Object, base) {
 		return fmt.Errorf("read %q: %w: %w", path, oss.ErrUnavailable, hide(cause))
 	}
 	if !f.baseGone.Swap(true) {
@@ -463,7 +466,7 @@ func (s *Space) follow(ctx context.Context, f *File, base oss.Object, cause erro
 }
 
 // tried returns what requests of ours may have made of base, if that is the base of f still.
-func (f *File) tried(base oss.Object) []intent {
+func (f *File) tried(base oss.Object) []state.Intent {
 	f.space.mu.Lock()
 	defer f.space.mu.Unlock()
 	if st := f.space.mu.Files[f.id]; st != nil && st.Partial != nil && st.Partial.Base == base {

@@ -8,12 +8,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
 // piece is a part of the next version of a partial file.
 type piece struct {
-	extent
+	presence.Extent
 	// copied says that it is the base's alone, and nothing of it is sent. likely says
 	// that the base may have the same: it is copied first, and compared.
 	copied, likely bool
@@ -23,7 +26,7 @@ type piece struct {
 // what is absent, and what was written. What is absent but less than the server takes as
 // a part is fetched and sent with what is around it, and so is more where there would be
 // too many parts. Of what was written the first published bytes may be the base's.
-func (l *limits) plan(size int64, absent []extent, published int64) []piece {
+func (l *limits) plan(size int64, absent []presence.Extent, published int64) []piece {
 	for least, part := l.base, l.part; ; least, part = 2*least, min(2*part, maxPart) {
 		if pieces := l.planWith(size, absent, published, least, part); len(pieces) <= maxParts {
 			return pieces
@@ -31,11 +34,11 @@ func (l *limits) plan(size int64, absent []extent, published int64) []piece {
 	}
 }
 
-func (l *limits) planWith(size int64, absent []extent, published, least, part int64) []piece {
+func (l *limits) planWith(size int64, absent []presence.Extent, published, least, part int64) []piece {
 	var pieces []piece
 	own := func(from, to int64) {
 		for _, e := range evenly(to-from, part) {
-			pieces = append(pieces, piece{extent{from + e.off, e.size}, false, from+e.end() <= published})
+			pieces = append(pieces, piece{presence.Extent{Off: from + e.Off, Size: e.Size}, false, from+e.End() <= published})
 		}
 	}
 	// A cut where the version before ended keeps what it had apart from what is new.
@@ -48,17 +51,17 @@ func (l *limits) planWith(size int64, absent []extent, published, least, part in
 	}
 	at := int64(0)
 	for _, e := range absent {
-		e.size = min(e.end(), size) - e.off
-		if e.size <= 0 || e.size < least && e.end() < size {
+		e.Size = min(e.End(), size) - e.Off
+		if e.Size <= 0 || e.Size < least && e.End() < size {
 			continue
 		}
-		if e.off > at {
-			written(at, e.off)
+		if e.Off > at {
+			written(at, e.Off)
 		}
-		for _, c := range evenly(e.size, l.copyPart) {
-			pieces = append(pieces, piece{extent{e.off + c.off, c.size}, true, false})
+		for _, c := range evenly(e.Size, l.copyPart) {
+			pieces = append(pieces, piece{presence.Extent{Off: e.Off + c.Off, Size: c.Size}, true, false})
 		}
-		at = e.end()
+		at = e.End()
 	}
 	if at < size {
 		written(at, size)
@@ -72,14 +75,14 @@ func planSum(base oss.Object, pieces []piece) int64 {
 	var h oss.CRC64Writer
 	fmt.Fprintf(&h, "%q%q", base.Key, base.ETag)
 	for _, p := range pieces {
-		fmt.Fprintf(&h, " %d %d %v", p.off, p.size, p.copied)
+		fmt.Fprintf(&h, " %d %d %v", p.Off, p.Size, p.copied)
 	}
 	return -int64(uint64(h)>>1) - 1
 }
 
 // publishPartial makes the object of copies of what the staged file lacks, which is neither
 // fetched nor compared, and of what was written.
-func (s *Space) publishPartial(ctx context.Context, op operation, snap *snapshot) error {
+func (s *Space) publishPartial(ctx context.Context, op order.Operation, snap *snapshot) error {
 	s.mu.Lock()
 	f, blocking := s.mu.files[op.File], s.blocking(&op)
 	s.mu.Unlock()
@@ -100,7 +103,7 @@ func (s *Space) publishPartial(ctx context.Context, op operation, snap *snapshot
 	if err != nil {
 		return err
 	}
-	defer n.unwatch(w)
+	defer n.Unwatch(w)
 	pieces := s.cfg.limits.plan(size, absent, published)
 	release, err := s.holdEarly(ctx, op.File)
 	if err != nil {
@@ -112,7 +115,7 @@ func (s *Space) publishPartial(ctx context.Context, op operation, snap *snapshot
 		defer s.unuse(u.ID)
 	}
 	if errors.Is(err, errNoCopy) {
-		s.log.Info("an object cannot be copied in parts: the rest of a file is fetched to be sent", "path", join(op.Dir, op.Name), "key", base.Key, "err", err)
+		s.log.Info("an object cannot be copied in parts: the rest of a file is fetched to be sent", "path", order.Join(op.Dir, op.Name), "key", base.Key, "err", err)
 		if err := f.fill(ctx); err != nil {
 			return err
 		}
@@ -122,9 +125,9 @@ func (s *Space) publishPartial(ctx context.Context, op operation, snap *snapshot
 		return err
 	}
 	snap.upload = u.ID
-	i := intent{Kind: opPut, Size: size, CRC: crc}
+	i := state.Intent{Kind: order.Put, Size: size, CRC: crc}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
-		if !n.undisturbed(w) {
+		if !n.Undisturbed(w) {
 			return oss.PutOptions{}, errUnsteady
 		}
 		return s.describe(ctx, snap, there)
@@ -139,7 +142,7 @@ func (s *Space) publishPartial(ctx context.Context, op operation, snap *snapshot
 
 // standStill returns what the file of snap lacks, and whom it has that from, as it is until
 // the watch is disturbed. published is how much of it the base may have, beside that.
-func (f *File) standStill(snap *snapshot) (n *presence, w *watch, absent []extent, base oss.Object, published int64, err error) {
+func (f *File) standStill(snap *snapshot) (n *presence.Set, w *presence.Watch, absent []presence.Extent, base oss.Object, published int64, err error) {
 	size := snap.state.Size
 	f.content.RLock()
 	defer f.content.RUnlock()
@@ -155,15 +158,15 @@ func (f *File) standStill(snap *snapshot) (n *presence, w *watch, absent []exten
 		return nil, nil, nil, base, 0, errUnsteady
 	}
 	base = st.Partial.Base
-	if st.PubGen > st.BaseGen && sameBytes(base, st.Published) {
+	if st.PubGen > st.BaseGen && state.SameBytes(base, st.Published) {
 		published = base.Size
 	}
-	return n, n.watch(size), n.absent(0, size), base, published, nil
+	return n, n.Watch(size), n.Absent(0, size), base, published, nil
 }
 
 // momentPartial is moment of a partial file: if that has grown since it was committed, it is
 // committed anew, as it is. That nothing changes while it is read, the watch tells.
-func (s *Space) momentPartial(ctx context.Context, op operation, f *File, snap *snapshot) error {
+func (s *Space) momentPartial(ctx context.Context, op order.Operation, f *File, snap *snapshot) error {
 	if err := f.committing.wait(ctx); err != nil {
 		return err
 	}
@@ -186,7 +189,7 @@ func (s *Space) momentPartial(ctx context.Context, op operation, f *File, snap *
 
 // bringPieces makes the parts of an upload, those excepted that an earlier attempt with the
 // same plan has left there, and returns the CRC-64 of all together.
-func (s *Space) bringPieces(ctx context.Context, op operation, snap *snapshot, f *File, base oss.Object, pieces []piece) (u oss.MultipartUpload, parts []oss.Part, crc uint64, err error) {
+func (s *Space) bringPieces(ctx context.Context, op order.Operation, snap *snapshot, f *File, base oss.Object, pieces []piece) (u oss.MultipartUpload, parts []oss.Part, crc uint64, err error) {
 	u, have, err := s.resume(ctx, op, snap, layout{first: planSum(base, pieces)})
 	if err != nil {
 		return u, nil, 0, err
@@ -206,7 +209,7 @@ func (s *Space) bringPieces(ctx context.Context, op operation, snap *snapshot, f
 	for i, p := range pieces {
 		if p.copied {
 			old, ok := have[i+1]
-			if !ok || old.Size != p.size {
+			if !ok || old.Size != p.Size {
 				g.Go(func() error { return fmt.Errorf("%w: the server does not tell its CRC-64", errNoCopy) })
 				break
 			}
@@ -222,7 +225,7 @@ func (s *Space) bringPieces(ctx context.Context, op operation, snap *snapshot, f
 			defer release()
 			r := &mixed{ctx: gctx, file: f}
 			var err error
-			parts[i], err = s.bringPart(gctx, op, snap, u, i+1, io.NewSectionReader(r, p.off, p.size), have)
+			parts[i], err = s.bringPart(gctx, op, snap, u, i+1, io.NewSectionReader(r, p.Off, p.Size), have)
 			if err != nil && r.err != nil {
 				return r.err // what the body could not be read for
 			}
@@ -240,11 +243,11 @@ func (s *Space) bringPieces(ctx context.Context, op operation, snap *snapshot, f
 
 // copyPieces copies what the upload does not have of the base yet, and reports whether
 // there was anything.
-func (s *Space) copyPieces(ctx context.Context, op operation, snap *snapshot, f *File, u oss.MultipartUpload, base oss.Object, pieces []piece, have map[int]oss.Part) (copied bool, err error) {
+func (s *Space) copyPieces(ctx context.Context, op order.Operation, snap *snapshot, f *File, u oss.MultipartUpload, base oss.Object, pieces []piece, have map[int]oss.Part) (copied bool, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxPartsInFlight)
 	for i, p := range pieces {
-		if !p.copied && !p.likely || have[i+1].Size == p.size {
+		if !p.copied && !p.likely || have[i+1].Size == p.Size {
 			continue
 		}
 		copied = true
@@ -252,7 +255,7 @@ func (s *Space) copyPieces(ctx context.Context, op operation, snap *snapshot, f 
 			if err := s.wanted(op, snap); err != nil {
 				return err
 			}
-			_, err := s.bucket.CopyPart(gctx, u, i+1, base, p.off, p.size)
+			_, err := s.bucket.CopyPart(gctx, u, i+1, base, p.Off, p.Size)
 			return err
 		})
 	}
@@ -270,7 +273,7 @@ func (s *Space) copyPieces(ctx context.Context, op operation, snap *snapshot, f 
 
 // withoutBase is what happens when the base of the file of op is not there: it moved, or
 // somebody else has the key of op as well, which is a conflict, or the rest cannot be had.
-func (s *Space) withoutBase(ctx context.Context, op operation, f *File, base oss.Object, cause error) error {
+func (s *Space) withoutBase(ctx context.Context, op order.Operation, f *File, base oss.Object, cause error) error {
 	err := s.follow(ctx, f, base, cause)
 	if err == nil {
 		return errSuperseded
@@ -278,7 +281,7 @@ func (s *Space) withoutBase(ctx context.Context, op operation, f *File, base oss
 	if !errors.Is(err, errBaseGone) {
 		return err
 	}
-	if _, met := s.check(ctx, op, intent{}, ""); met != nil {
+	if _, met := s.check(ctx, op, state.Intent{}, ""); met != nil {
 		return met
 	}
 	return err

@@ -1,5 +1,7 @@
 package writeback
 
+import "github.com/pailfs/pailfs/fs/writeback/internal/presence"
+
 const (
 	// minPart is the size of the first parts of a file, in bytes. Every partsBeforeGrowth
 	// parts it doubles: 8 MiB up to 8 GiB, 64 MiB from 56 GiB to 120 GiB, and so on, so
@@ -30,30 +32,30 @@ func (l *limits) layoutOf(size int64) layout {
 }
 
 // part returns the part after e, whose index is i; parts are counted from 0.
-func (l layout) part(i int, e extent) extent {
+func (l layout) part(i int, e presence.Extent) presence.Extent {
 	size := l.first
 	for n := i / l.growth; n > 0 && size < maxPart; n-- {
 		size *= 2
 	}
-	return extent{e.end(), min(size, maxPart)}
+	return presence.Extent{Off: e.End(), Size: min(size, maxPart)}
 }
 
 // capacity is the largest object, in bytes.
 func (l layout) capacity() int64 {
-	var e extent
+	var e presence.Extent
 	for i := range maxParts {
 		e = l.part(i, e)
 	}
-	return e.end()
+	return e.End()
 }
 
 // parts cuts size bytes; the last part is what is left.
-func (l layout) parts(size int64) []extent {
-	var all []extent
-	var e extent
-	for i := 0; e.end() < size; i++ {
+func (l layout) parts(size int64) []presence.Extent {
+	var all []presence.Extent
+	var e presence.Extent
+	for i := 0; e.End() < size; i++ {
 		e = l.part(i, e)
-		e.size = min(e.size, size-e.off)
+		e.Size = min(e.Size, size-e.Off)
 		all = append(all, e)
 	}
 	return all
@@ -61,12 +63,12 @@ func (l layout) parts(size int64) []extent {
 
 // evenly cuts size bytes into parts of most bytes or a little more than half of it:
 // none is so small that OSS would refuse it beside others.
-func evenly(size, most int64) []extent {
+func evenly(size, most int64) []presence.Extent {
 	n := min((size+most-1)/most, maxParts)
-	var all []extent
+	var all []presence.Extent
 	for i := range n {
 		off := size * i / n
-		all = append(all, extent{off, size*(i+1)/n - off})
+		all = append(all, presence.Extent{Off: off, Size: size*(i+1)/n - off})
 	}
 	return all
 }

@@ -15,10 +15,10 @@ func TestPartsHoldTheLargestObject(t *testing.T) {
 		at := int64(0)
 		for i, p := range parts {
 			last := i == len(parts)-1
-			if p.off != at || p.size <= 0 || p.size > maxPart || !last && p.size < minPart {
+			if p.Off != at || p.Size <= 0 || p.Size > maxPart || !last && p.Size < minPart {
 				t.Fatalf("part %d of %d bytes is %+v, want one from %d", i, size, p, at)
 			}
-			at = p.end()
+			at = p.End()
 		}
 		if at != size {
 			t.Errorf("the parts of %d bytes end at %d", size, at)
@@ -29,7 +29,7 @@ func TestPartsHoldTheLargestObject(t *testing.T) {
 	}
 	parts := usualLimits.layoutOf(1).parts(120 << 30)
 	for at, want := range map[int]int64{0: 8 << 20, 999: 8 << 20, 1000: 16 << 20, 3000: 64 << 20} {
-		if got := parts[at].size; got != want {
+		if got := parts[at].Size; got != want {
 			t.Errorf("part %d has %d bytes, want %d", at, got, want)
 		}
 	}
@@ -40,10 +40,10 @@ func TestEvenPartsAreNeverTiny(t *testing.T) {
 		at := int64(0)
 		parts := evenly(size, copyPart)
 		for _, p := range parts {
-			if p.off != at || p.size <= 0 || len(parts) > 1 && p.size < copyPart/2 {
+			if p.Off != at || p.Size <= 0 || len(parts) > 1 && p.Size < copyPart/2 {
 				t.Fatalf("a part of %d bytes is %+v, want one from %d", size, p, at)
 			}
-			at = p.end()
+			at = p.End()
 		}
 		if at != size || len(parts) > maxParts {
 			t.Errorf("%d parts end at %d, want %d", len(parts), at, size)

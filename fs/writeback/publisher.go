@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -101,7 +103,7 @@ func (s *Space) publisher(ctx context.Context) {
 			continue
 		}
 		began := time.Now()
-		next := s.dispatch(func(op operation, ready bool) {
+		next := s.dispatch(func(op order.Operation, ready bool) {
 			running.Go(func() {
 				s.attempt(ctx, op, ready)
 				wake(s.publishNow)
@@ -116,10 +118,10 @@ func (s *Space) publisher(ctx context.Context) {
 }
 
 // dispatch starts what may begin and returns when to look again, if not before.
-func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) {
+func (s *Space) dispatch(start func(op order.Operation, ready bool)) (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.running >= maxRunning {
+	if s.mu.running >= order.MaxRunning {
 		return next // the end of one of them wakes us
 	}
 	at := time.Now()
@@ -130,16 +132,16 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 		}
 	}
 	seen := 0
-	verdicts := s.mu.queue.scan(s.standing, func(op *operation) bool {
+	verdicts := s.mu.Queue.Scan(s.standing, func(op *order.Operation) bool {
 		if run := s.mu.runs[op.ID]; !run.failing && !run.waiting {
 			seen++
 		}
 		return seen >= s.cfg.limits.ahead
 	})
 	for _, v := range verdicts {
-		op, run := v.op, s.mu.runs[v.op.ID]
+		op, run := v.Op, s.mu.runs[v.Op.ID]
 		switch {
-		case s.mu.running >= maxRunning:
+		case s.mu.running >= order.MaxRunning:
 			return next
 		case run.running || op.Begun || s.mu.Keys[op.Key].Flight != 0:
 			continue
@@ -154,48 +156,48 @@ func (s *Space) dispatch(start func(op operation, ready bool)) (next time.Time) 
 			later(due)
 			continue
 		}
-		ahead := !v.ready && s.large(op) && run.ahead == nil && !s.extends(op, run) && s.mu.prepared < maxPrepared
-		if !v.ready && !ahead {
+		ahead := !v.Ready && s.large(op) && run.ahead == nil && !s.extends(op, run) && s.mu.prepared < maxPrepared
+		if !v.Ready && !ahead {
 			continue
 		}
 		run.running, run.meant, run.began = true, false, at
 		s.mu.running++
-		start(*op, v.ready)
+		start(*op, v.Ready)
 	}
 	return next
 }
 
 // standing is what the order asks. s.mu is held.
-func (s *Space) standing(op *operation) standing {
+func (s *Space) standing(op *order.Operation) order.Standing {
 	run := s.mu.runs[op.ID]
-	kept := s.mu.keptFor(op)
+	kept := s.mu.KeptFor(op)
 	held := s.lastCopy(op, kept)
 	refused := run.failing || s.lostBefore(op) != nil
-	return standing{
-		failing: refused || run.waiting || run.unsteady >= maxUnsteady,
-		refused: refused,
-		absent:  run.unfinished && !s.mu.Kept[op.ID] || held,
-		kept:    kept,
-		held:    held,
-		small:   s.small(op),
+	return order.Standing{
+		Failing: refused || run.waiting || run.unsteady >= maxUnsteady,
+		Refused: refused,
+		Absent:  run.unfinished && !s.mu.Kept[op.ID] || held,
+		Kept:    kept,
+		Held:    held,
+		Small:   s.small(op),
 	}
 }
 
 // small reports whether op is a new small file or a directory. s.mu is held.
-func (s *Space) small(op *operation) bool {
+func (s *Space) small(op *order.Operation) bool {
 	f := s.mu.Files[op.File]
-	return op.Kind == opMarker || op.Kind == opPut && !op.Barrier && f != nil && f.Size <= s.cfg.limits.small
+	return op.Kind == order.Marker || op.Kind == order.Put && !op.Barrier && f != nil && f.Size <= s.cfg.limits.small
 }
 
 // large reports whether op uploads a file in parts. s.mu is held.
-func (s *Space) large(op *operation) bool {
+func (s *Space) large(op *order.Operation) bool {
 	f := s.mu.Files[op.File]
-	return op.Kind == opPut && f != nil && f.Staged && f.Size > s.cfg.limits.small
+	return op.Kind == order.Put && f != nil && f.Staged && f.Size > s.cfg.limits.small
 }
 
 // extends reports whether it is known that little of a large file has to be sent. s.mu
 // is held.
-func (s *Space) extends(op *operation, run *opRun) bool {
+func (s *Space) extends(op *order.Operation, run *opRun) bool {
 	f := s.mu.Files[op.File]
 	if f != nil && f.Partial != nil {
 		return true
@@ -204,15 +206,15 @@ func (s *Space) extends(op *operation, run *opRun) bool {
 }
 
 // due is when op may be tried. s.mu is held.
-func (s *Space) due(op *operation, run *opRun) time.Time {
+func (s *Space) due(op *order.Operation, run *opRun) time.Time {
 	if s.mu.draining > 0 {
 		return run.next
 	}
 	due := run.next
 	switch {
-	case op.Kind == opMarker:
+	case op.Kind == order.Marker:
 		due = latest(due, run.wanted.Add(markerWait))
-	case op.Kind == opPut && temporary(op.Dir, op.Name):
+	case op.Kind == order.Put && temporary(op.Dir, op.Name):
 		due = latest(due, run.wanted.Add(temporaryWait))
 	}
 	return due
@@ -235,18 +237,18 @@ func latest(a, b time.Time) time.Time {
 }
 
 // attempt tries to carry out op, or if it is not ready, what can be done before.
-func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
+func (s *Space) attempt(ctx context.Context, op order.Operation, ready bool) {
 	var err error
 	s.mu.Lock()
-	was, large := generation(0), s.large(&op)
+	was, large := order.Generation(0), s.large(&op)
 	if large {
 		was = s.mu.Files[op.File].Gen
 	}
 	s.mu.Unlock()
 	switch op.Kind {
-	case opDelete:
+	case order.Delete:
 		err = s.publishDelete(ctx, op)
-	case opMarker:
+	case order.Marker:
 		err = s.publishMarker(ctx, op)
 	default:
 		err = s.publishPut(ctx, op, ready)
@@ -267,7 +269,7 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 	}
 	if now.Begun {
 		// It was sent, and what became of it is not known.
-		s.record(s.mu.undoing(now))
+		s.record(s.mu.Undoing(now))
 		if s.mu.Ops[op.ID] == nil {
 			delete(s.mu.runs, op.ID)
 			return
@@ -277,7 +279,7 @@ func (s *Space) attempt(ctx context.Context, op operation, ready bool) {
 }
 
 // judge decides when to try again. s.mu is held.
-func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error) {
+func (s *Space) judge(ctx context.Context, op *order.Operation, run *opRun, err error) {
 	at := time.Now()
 	run.open = errors.Is(err, errRipening) || errors.Is(err, errUnfinished) || errors.Is(err, errUnsteady) || errors.Is(err, errOpen) || errors.Is(err, errLooked)
 	run.waiting, run.unfinished = false, false
@@ -331,7 +333,7 @@ func (s *Space) judge(ctx context.Context, op *operation, run *opRun, err error)
 			f.failure, f.told = err, false
 		}
 	}
-	s.log.Warn("publishing failed and will be tried again", "doing", op.Kind.String(), "path", join(op.Dir, op.Name), "key", op.Key,
+	s.log.Warn("publishing failed and will be tried again", "doing", op.Kind.String(), "path", order.Join(op.Dir, op.Name), "key", op.Key,
 		"attempt", run.attempts, "wait", wait, "err", err)
 	s.changed()
 }
@@ -343,7 +345,7 @@ func permanent(err error) bool {
 
 // begin records that the request of op is about to be sent. It fails with
 // errSuperseded if op is not wanted any more.
-func (s *Space) begin(op operation, gen generation, i intent, still func() error) error {
+func (s *Space) begin(op order.Operation, gen order.Generation, i state.Intent, still func() error) error {
 	s.mu.Lock()
 	if s.mu.Ops[op.ID] == nil || s.mu.Keys[op.Key].Flight != 0 {
 		s.mu.Unlock()
@@ -361,7 +363,7 @@ func (s *Space) begin(op operation, gen generation, i intent, still func() error
 			return err
 		}
 	}
-	pos := s.record(&begunRecord{Op: op.ID, Gen: gen, Intent: i})
+	pos := s.record(&state.Begun{Op: op.ID, Gen: gen, Intent: i})
 	s.mu.Unlock()
 	// After the loss of power the object is known as ours only by this record. Those who
 	// begin at once share a flush.
@@ -369,8 +371,8 @@ func (s *Space) begin(op operation, gen generation, i intent, still func() error
 }
 
 // done records the success of op.
-func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
-	dir, base := op.at()
+func (s *Space) done(op order.Operation, obj oss.Object, crc uint64) error {
+	dir, base := op.Target()
 	// Before the record, with which the key may cease to be hidden: nobody may see
 	// then what the base tree remembers of it.
 	s.renew(dir, base)
@@ -379,11 +381,11 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
 	if k := s.mu.Keys[op.Key]; k != nil {
 		before = k.Remote
 	}
-	records := []record{&doneRecord{Op: op.ID, Object: obj, CRC: crc}}
-	if r := s.mu.carried(op, before, obj, crc); r != nil {
+	records := []state.Record{&state.Done{Op: op.ID, Object: obj, CRC: crc}}
+	if r := s.mu.Carried(op, before, obj, crc); r != nil {
 		records = append(records, r)
 	}
-	pos := s.record(oneOf(records))
+	pos := s.record(state.OneOf(records))
 	if s.mu.Keys[op.Key] == nil {
 		s.mu.forgets++
 	}
@@ -395,7 +397,7 @@ func (s *Space) done(op operation, obj oss.Object, crc uint64) error {
 		}
 	}
 	s.mu.Unlock()
-	if op.Kind != opMarker && before.ETag != "" && !sameBytes(before, obj) {
+	if op.Kind != order.Marker && before.ETag != "" && !state.SameBytes(before, obj) {
 		s.cache.Drop(before)
 	}
 	s.settleLater(dir, base, pos)
@@ -412,21 +414,21 @@ func (s *Space) sent(n int64) {
 // check compares the key of op with what is believed of it. It returns what the key
 // holds; errConflict if that is somebody else's doing. want is the content that op
 // would put there, upload what it would be made of, if it is.
-func (s *Space) check(ctx context.Context, op operation, want intent, upload string) (oss.Info, error) {
+func (s *Space) check(ctx context.Context, op order.Operation, want state.Intent, upload string) (oss.Info, error) {
 	if err := s.silence(ctx, op.Key, upload); err != nil {
 		return oss.Info{}, err
 	}
 	info, err := s.bucket.Head(ctx, op.Key)
 	if errors.Is(err, oss.ErrNotFound) {
-		info, err = oss.Info{Object: absent(op.Key)}, nil
+		info, err = oss.Info{Object: state.Absent(op.Key)}, nil
 	}
 	if err != nil {
 		return oss.Info{}, fmt.Errorf("compare %q: %w", op.Key, err)
 	}
 	s.mu.Lock()
-	var ours []intent
-	if s.mu.Ops[op.ID] != nil && !s.mu.expected(op, info) {
-		ours = s.mu.oursAt(op, want)
+	var ours []state.Intent
+	if s.mu.Ops[op.ID] != nil && !s.mu.Expected(op, info) {
+		ours = s.mu.OursAt(op, want)
 	}
 	s.mu.Unlock()
 	if info, err = s.undisputed(ctx, info, ours); err != nil {
@@ -438,79 +440,52 @@ func (s *Space) check(ctx context.Context, op operation, want intent, upload str
 		return oss.Info{}, errSuperseded
 	}
 	k := s.mu.Keys[op.Key]
-	if s.mu.expected(op, info) {
+	if s.mu.Expected(op, info) {
 		return info, nil
 	}
-	found := want.matches(info)
+	found := want.Matches(info)
 	for _, i := range k.Maybe {
-		found = found || i.matches(info)
+		found = found || i.Matches(info)
 	}
 	if found {
-		s.record(&seenRecord{Key: op.Key, Object: info.Object})
+		s.record(&state.Seen{Key: op.Key, Object: info.Object})
 		return info, nil
 	}
 	if info.ETag == "" {
 		// Somebody removed it. There is nothing that could be lost.
-		s.record(&seenRecord{Key: op.Key, Object: info.Object})
+		s.record(&state.Seen{Key: op.Key, Object: info.Object})
 		return info, nil
 	}
 	s.conflicting(op, info.Object)
 	return oss.Info{}, errConflict
 }
 
-// expected reports whether info, which the key of op has, is what it had last.
-func (st *state) expected(op operation, info oss.Info) bool {
-	k := st.Keys[op.Key]
-	return info.ETag == "" && !k.present() || sameBytes(info.Object, k.Remote) && !st.otherSum(op, k, info)
-}
-
-// sameBytes reports whether a and b have one content, at one key, whatever their times
-// say: that of a small upload may be another clock's.
-func sameBytes(a, b oss.Object) bool {
-	return a.Key == b.Key && a.ETag == b.ETag && a.Size == b.Size
-}
-
-// otherSum reports whether the file of op is known to have become the version that k
-// had last, and info has another CRC-64.
-func (st *state) otherSum(op operation, k *keyState, info oss.Info) bool {
-	f := st.Files[op.File]
-	return f != nil && f.PubGen > 0 && f.PubCRC != 0 && f.Published == k.Remote && info.HasCRC64 && info.CRC64 != f.PubCRC
-}
-
-// matches reports whether info is what i has made of the key.
-func (i intent) matches(info oss.Info) bool {
-	if i.Kind == opDelete {
-		return info.ETag == ""
-	}
-	return info.ETag != "" && i.Kind == opPut && info.HasCRC64 && info.CRC64 == i.CRC && info.Size == i.Size
-}
-
 // conflicting leaves the key of op to found. s.mu is held.
-func (s *Space) conflicting(op operation, found oss.Object) {
+func (s *Space) conflicting(op order.Operation, found oss.Object) {
 	if s.mu.Kept[op.ID] {
 		// What has taken its name meets the same.
 		s.giveUpKept(op)
 		return
 	}
-	r := &conflictedRecord{Op: op.ID, Time: now(), Found: found}
-	var late []record
-	if op.Kind == opPut {
+	r := &state.Conflicted{Op: op.ID, Time: now(), Found: found}
+	var late []state.Record
+	if op.Kind == order.Put {
 		r.To = s.conflictPlace(op)
 		if f := s.mu.Files[op.File]; f != nil {
-			late = s.mu.puttingOff(f, r.To.Key, r.Time)
+			late = s.mu.PuttingOff(f, r.To.Key, r.Time)
 		}
 	}
-	s.record(together(r, late))
-	s.log.Warn("somebody else changed what was changed here: both are kept", "path", join(op.Dir, op.Name), "key", op.Key, "ours", join(r.To.Dir, r.To.Name))
+	s.record(state.Together(r, late))
+	s.log.Warn("somebody else changed what was changed here: both are kept", "path", order.Join(op.Dir, op.Name), "key", op.Key, "ours", order.Join(r.To.Dir, r.To.Name))
 	s.mu.stats.conflicts++
-	s.mu.notices = append(s.mu.notices, nameID{op.Dir, op.Name})
-	if op.Kind == opPut {
-		s.mu.notices = append(s.mu.notices, nameID{r.To.Dir, r.To.Name})
+	s.mu.notices = append(s.mu.notices, state.NameID{Dir: op.Dir, Name: op.Name})
+	if op.Kind == order.Put {
+		s.mu.notices = append(s.mu.notices, state.NameID{Dir: r.To.Dir, Name: r.To.Name})
 	}
 }
 
 // conflictPlace returns where ours goes. s.mu is held.
-func (s *Space) conflictPlace(op operation) place {
+func (s *Space) conflictPlace(op order.Operation) state.Place {
 	suffix := ".conflict-" + time.Now().UTC().Format("20060102T150405Z") + "-" + s.cfg.Host
 	stem := op.Name
 	if over := max(len(stem)+len(suffix)+4-maxName, len(op.Key)+len(suffix)+4-maxKey); over > 0 {
@@ -527,8 +502,8 @@ func (s *Space) conflictPlace(op operation) place {
 			// An escaped name that cannot be lengthened.
 			stem, key = "conflict", op.Key[:strings.LastIndexByte(op.Key, '/')+1]+"conflict"+tail
 		}
-		if _, taken := s.mu.lookup(op.Dir, stem+tail); !taken {
-			return place{Dir: op.Dir, Name: stem + tail, Key: key, Base: absent(key)}
+		if _, taken := s.mu.Lookup(op.Dir, stem+tail); !taken {
+			return state.Place{Dir: op.Dir, Name: stem + tail, Key: key, Base: state.Absent(key)}
 		}
 	}
 }

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
 // snapshot is the content of one generation that nobody changes any more, or did
 // not while it was read.
 type snapshot struct {
-	state fileState
+	state state.File
 	file  *os.File
 	// opens is what File.opens was before; sealed says that it could not change.
 	opens  int64
@@ -39,12 +41,12 @@ type snapshot struct {
 	timeless bool
 	// anew, if set, reads what there is when the request is about to be sent, and
 	// holds it until release is called.
-	anew func() (release func(), now intent, err error)
+	anew func() (release func(), now state.Intent, err error)
 }
 
 // snapshot takes the content of the file of op. It fails with errOpen while
 // somebody may still change it, unless that has lasted long enough.
-func (s *Space) snapshot(op operation) (*snapshot, error) {
+func (s *Space) snapshot(op order.Operation) (*snapshot, error) {
 	s.mu.Lock()
 	f := s.mu.files[op.File]
 	if s.mu.Files[op.File] != nil && f == nil {
@@ -66,7 +68,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 	s.mu.Lock()
 	st := s.mu.Files[op.File]
 	same := st != nil && s.mu.Ops[op.ID] != nil && (st.Linked || s.mu.Kept[op.ID]) && st.Key == op.Key
-	var state fileState
+	var state state.File
 	there, outrun := false, false
 	if same {
 		state = *st
@@ -75,7 +77,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		look.changed = st.Gen != before
 		k := s.mu.Keys[op.Key]
 		there = k.Remote.Same(st.Object) && len(k.Maybe) == 0
-		outrun = s.outrun(&op, run) && (st.described().ETag == "" || st.described().Key == st.Key)
+		outrun = s.outrun(&op, run) && (st.Described().ETag == "" || st.Described().Key == st.Key)
 	}
 	growing := s.mu.writing[op.File] != nil && s.mu.writing[op.File].log
 	s.mu.Unlock()
@@ -86,7 +88,7 @@ func (s *Space) snapshot(op operation) (*snapshot, error) {
 		return nil, errUnfinished
 	case !state.Staged:
 		return &snapshot{state: state, opens: opens, cuts: &f.cuts, mark: mark, sealed: true}, nil
-	case state.suspect():
+	case state.IsSuspect():
 		return nil, errOpen
 	case state.Gen == state.BaseGen:
 		// Nothing of it was committed: renamed while it is being written, or only its
@@ -140,7 +142,7 @@ func (n *snapshot) close() {
 
 // current says whether what was read is what the file had all the time. Space.mu is
 // held.
-func (n *snapshot) current(s *Space, op operation) error {
+func (n *snapshot) current(s *Space, op order.Operation) error {
 	st := s.mu.Files[op.File]
 	f := s.mu.files[op.File]
 	switch {
@@ -156,13 +158,13 @@ func (n *snapshot) current(s *Space, op operation) error {
 
 // through reports whether close and fsync of the file of op wait for its
 // publication.
-func (s *Space) through(op operation) bool {
-	return s.cfg.Through != nil && s.cfg.Through(join(op.Dir, op.Name))
+func (s *Space) through(op order.Operation) bool {
+	return s.cfg.Through != nil && s.cfg.Through(order.Join(op.Dir, op.Name))
 }
 
 // publishPut makes the key of op hold what its file holds. Where it is not ready,
 // the parts of a large file are uploaded ahead.
-func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error {
+func (s *Space) publishPut(ctx context.Context, op order.Operation, ready bool) error {
 	if err := s.heldBack(op.Key); err != nil && ready {
 		return err
 	}
@@ -220,7 +222,7 @@ func (s *Space) publishPut(ctx context.Context, op operation, ready bool) error 
 }
 
 // publishSmall sends a file in one request.
-func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) error {
+func (s *Space) publishSmall(ctx context.Context, op order.Operation, snap *snapshot) error {
 	size := snap.state.Size
 	if snap.outrun {
 		// It is read anew, and may have grown.
@@ -235,7 +237,7 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 	if err := readFull(snap.file, content); err != nil {
 		return snap.explain(err)
 	}
-	i := intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}
+	i := state.Intent{Kind: order.Put, Size: int64(len(content)), CRC: oss.CRC64(content)}
 	if err := snap.still(i.CRC); err != nil {
 		return err
 	}
@@ -243,16 +245,16 @@ func (s *Space) publishSmall(ctx context.Context, op operation, snap *snapshot) 
 		return err
 	}
 	if snap.outrun {
-		snap.anew = func() (release func(), now intent, err error) {
+		snap.anew = func() (release func(), now state.Intent, err error) {
 			if release, err = s.hold(ctx, op, snap); err != nil {
-				return nil, intent{}, err
+				return nil, state.Intent{}, err
 			}
 			content = make([]byte, snap.state.Size)
 			if err := readFull(snap.file, content); err != nil {
 				release()
-				return nil, intent{}, snap.explain(err)
+				return nil, state.Intent{}, snap.explain(err)
 			}
-			return release, intent{Kind: opPut, Size: int64(len(content)), CRC: oss.CRC64(content)}, nil
+			return release, state.Intent{Kind: order.Put, Size: int64(len(content)), CRC: oss.CRC64(content)}, nil
 		}
 	}
 	return s.replace(ctx, op, snap, i, func(there oss.Info) (oss.PutOptions, error) {
@@ -282,7 +284,7 @@ func readFull(file *os.File, b []byte) error {
 
 // replace compares the key, begins op, makes the object with send and the options
 // that describe returns, and records what became of it.
-func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i intent,
+func (s *Space) replace(ctx context.Context, op order.Operation, snap *snapshot, i state.Intent,
 	describe func(there oss.Info) (oss.PutOptions, error), send func(o oss.PutOptions) (oss.Info, error),
 ) error {
 	if err := s.heldBack(op.Key); err != nil {
@@ -298,7 +300,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 		return s.free(ctx, op, blocking)
 	}
 	k := s.mu.Keys[op.Key]
-	unseen := !k.present() && len(k.Maybe) == 0
+	unseen := !k.Present() && len(k.Maybe) == 0
 	s.mu.Unlock()
 	var there oss.Info
 	var err error
@@ -327,7 +329,7 @@ func (s *Space) replace(ctx context.Context, op operation, snap *snapshot, i int
 	if err != nil {
 		return err
 	}
-	if i.matches(there) && maps.Equal(there.Meta, o.Meta) {
+	if i.Matches(there) && maps.Equal(there.Meta, o.Meta) {
 		// An earlier attempt, perhaps before a crash, has come so far.
 		s.noted(there.Object, o.Meta)
 		return s.done(op, there.Object, i.CRC)
@@ -351,7 +353,7 @@ func (s *Space) noted(obj oss.Object, meta map[string]string) {
 }
 
 // met is what happens when an object is there where none was expected.
-func (s *Space) met(ctx context.Context, op operation, i intent, exists error) error {
+func (s *Space) met(ctx context.Context, op order.Operation, i state.Intent, exists error) error {
 	info, err := s.bucket.Head(ctx, op.Key)
 	if errors.Is(err, oss.ErrNotFound) {
 		return fmt.Errorf("%w, and was gone a moment later", exists)
@@ -359,10 +361,10 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 	if err != nil {
 		return fmt.Errorf("look what is at %q: %w", op.Key, err)
 	}
-	if info, err = s.undisputed(ctx, info, []intent{i}); err != nil {
+	if info, err = s.undisputed(ctx, info, []state.Intent{i}); err != nil {
 		return err
 	}
-	if i.matches(info) {
+	if i.Matches(info) {
 		s.noted(info.Object, nil)
 		return s.done(op, info.Object, i.CRC)
 	}
@@ -372,7 +374,7 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 	if now == nil || !now.Begun {
 		return errSuperseded
 	}
-	s.record(s.mu.undoing(now))
+	s.record(s.mu.Undoing(now))
 	if s.mu.Ops[op.ID] != nil {
 		s.conflicting(op, info.Object)
 	}
@@ -384,7 +386,7 @@ func (s *Space) met(ctx context.Context, op operation, i intent, exists error) e
 func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (oss.PutOptions, error) {
 	st := &snap.state
 	var source oss.Info
-	switch from := st.described(); {
+	switch from := st.Described(); {
 	case from.ETag == "":
 	case from.Key == st.Key:
 		source = there
@@ -393,7 +395,7 @@ func (s *Space) describe(ctx context.Context, snap *snapshot, there oss.Info) (o
 		if err != nil && !errors.Is(err, oss.ErrNotFound) {
 			return oss.PutOptions{}, fmt.Errorf("ask for the metadata of %q: %w", from.Key, err)
 		}
-		if sameBytes(info.Object, from) {
+		if state.SameBytes(info.Object, from) {
 			source = info
 		}
 	}
@@ -411,20 +413,11 @@ func (n *snapshot) unset() bool {
 	return n.file != nil && syscall.Fstat(int(n.file.Fd()), &stat) == nil && stat.Mtim == stat.Ctim
 }
 
-// described returns the object whose metadata goes along with what is made of it: that
-// which the file was made from, or what the bucket has of the file since.
-func (f *fileState) described() oss.Object {
-	if f.Origin.ETag == "" {
-		return oss.Object{}
-	}
-	return f.Published
-}
-
 // withAttributes lays the attributes of a file over what an object has.
-func (s *Space) withAttributes(st *fileState, source oss.Info) oss.PutOptions {
+func (s *Space) withAttributes(st *state.File, source oss.Info) oss.PutOptions {
 	o := oss.PutOptions{ContentType: source.ContentType, Meta: maps.Clone(source.Meta)}
 	if s.cfg.Attrs || st.Symlink {
-		o.Meta = st.Attr.Meta(o.Meta, st.Symlink, st.mtime())
+		o.Meta = st.Attr.Meta(o.Meta, st.Symlink, st.Mtime())
 	}
 	if source.ETag == "" || st.XAttrs.Changed() {
 		// Otherwise they are the object's, whatever is remembered of them.
@@ -434,7 +427,7 @@ func (s *Space) withAttributes(st *fileState, source oss.Info) oss.PutOptions {
 }
 
 // publishCopy makes the key hold a copy of the object that is the file's content.
-func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) error {
+func (s *Space) publishCopy(ctx context.Context, op order.Operation, snap *snapshot) error {
 	src := snap.state.Object
 	if src.ETag == "" {
 		return errSuperseded
@@ -445,7 +438,7 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 		return s.lose(op, snap)
 	case err != nil:
 		return fmt.Errorf("look at the source %q: %w", src.Key, err)
-	case !sameBytes(source.Object, src):
+	case !state.SameBytes(source.Object, src):
 		followed, err := s.follows(ctx, op, src, source)
 		switch {
 		case err != nil:
@@ -455,7 +448,7 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 		}
 		return s.lose(op, snap)
 	}
-	i := intent{Kind: opPut, Size: src.Size, CRC: source.CRC64}
+	i := state.Intent{Kind: order.Put, Size: src.Size, CRC: source.CRC64}
 	return s.replace(ctx, op, snap, i, func(oss.Info) (oss.PutOptions, error) {
 		return s.withAttributes(&snap.state, source), nil
 	}, func(o oss.PutOptions) (oss.Info, error) {
@@ -468,7 +461,7 @@ func (s *Space) publishCopy(ctx context.Context, op operation, snap *snapshot) e
 }
 
 // copy copies an object within the bucket. Large ones go in parts.
-func (s *Space) copy(ctx context.Context, op operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
+func (s *Space) copy(ctx context.Context, op order.Operation, source oss.Info, o oss.PutOptions, snap *snapshot) (oss.Info, error) {
 	if source.Size > s.cfg.limits.copy {
 		return s.copyParts(ctx, op, source, o, snap)
 	}
@@ -487,7 +480,7 @@ func (s *Space) copy(ctx context.Context, op operation, source oss.Info, o oss.P
 
 // lose gives up a file whose content somebody else has removed or replaced before
 // it could be copied, unless the cache has all of it.
-func (s *Space) lose(op operation, snap *snapshot) error {
+func (s *Space) lose(op order.Operation, snap *snapshot) error {
 	s.mu.Lock()
 	f := s.mu.files[op.File]
 	s.mu.Unlock()
@@ -507,17 +500,17 @@ func (s *Space) lose(op operation, snap *snapshot) error {
 	if f != nil {
 		f.forget()
 	}
-	s.record(&lostRecord{File: op.File, Time: now(), Path: join(op.Dir, op.Name)})
-	s.log.Error("somebody else removed an object before its renaming was published", "path", join(op.Dir, op.Name), "key", snap.state.Object.Key)
+	s.record(&state.Lost{File: op.File, Time: now(), Path: order.Join(op.Dir, op.Name)})
+	s.log.Error("somebody else removed an object before its renaming was published", "path", order.Join(op.Dir, op.Name), "key", snap.state.Object.Key)
 	s.mu.stats.conflicts++
-	s.mu.notices = append(s.mu.notices, nameID{op.Dir, op.Name})
+	s.mu.notices = append(s.mu.notices, state.NameID{Dir: op.Dir, Name: op.Name})
 	return errConflict
 }
 
 // free makes op possible where other files still have its key's object as their
 // content. Those that are published earlier are waited for; the others get their
 // content as a staged file.
-func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
+func (s *Space) free(ctx context.Context, op order.Operation, files []order.FileID) error {
 	for _, id := range files {
 		s.mu.Lock()
 		st := s.mu.Files[id]
@@ -526,7 +519,7 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 			s.mu.Unlock()
 			return errOpen
 		}
-		if run := s.mu.runs[op.ID]; st != nil && !st.Linked && s.mu.keptOf[id] == 0 && s.mu.draining == 0 && run != nil && time.Since(run.wanted) < openWait {
+		if run := s.mu.runs[op.ID]; st != nil && !st.Linked && s.mu.KeptOf[id] == 0 && s.mu.draining == 0 && run != nil && time.Since(run.wanted) < openWait {
 			// It has no name any more, and goes when it is closed, if that is soon.
 			s.mu.Unlock()
 			return errOpen
@@ -539,7 +532,7 @@ func (s *Space) free(ctx context.Context, op operation, files []fileID) error {
 				if k.Flight != 0 {
 					other = s.mu.Ops[k.Flight]
 				}
-				if kept := s.mu.keptOf[id]; kept != 0 {
+				if kept := s.mu.KeptOf[id]; kept != 0 {
 					other = s.mu.Ops[kept]
 				}
 				wait = other != nil && (other.Begun || other.Order < op.Order || other.Order == op.Order && other.ID < op.ID)
@@ -576,7 +569,7 @@ func (s *Space) rescueContent(ctx context.Context, f *File) error {
 }
 
 // lacks reports whether a file lacks bytes of what is staged.
-func (s *Space) lacks(id fileID) bool {
+func (s *Space) lacks(id order.FileID) bool {
 	s.mu.Lock()
 	f := s.mu.files[id]
 	s.mu.Unlock()
@@ -585,10 +578,10 @@ func (s *Space) lacks(id fileID) bool {
 
 // blocking returns the files that need the object at the key of op and are others than its
 // own. One that somebody else has taken away is needed by nobody. s.mu is held.
-func (s *Space) blocking(op *operation) []fileID {
-	return slices.DeleteFunc(s.mu.depends(op.Key), func(id fileID) bool {
+func (s *Space) blocking(op *order.Operation) []order.FileID {
+	return slices.DeleteFunc(s.mu.Depends(op.Key), func(id order.FileID) bool {
 		f := s.mu.files[id]
-		return f != nil && f.baseGone.Load() || op.Kind == opPut && op.File == id
+		return f != nil && f.baseGone.Load() || op.Kind == order.Put && op.File == id
 	})
 }
 
@@ -603,7 +596,7 @@ func (s *Space) rescue(f *File, obj oss.Object) error {
 }
 
 // publishDelete removes the key of op.
-func (s *Space) publishDelete(ctx context.Context, op operation) error {
+func (s *Space) publishDelete(ctx context.Context, op order.Operation) error {
 	if err := s.heldBack(op.Key); err != nil {
 		return err
 	}
@@ -617,7 +610,7 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 		return s.free(ctx, op, blocking)
 	}
 	s.mu.Unlock()
-	i := intent{Kind: opDelete}
+	i := state.Intent{Kind: order.Delete}
 	if op.Key[len(op.Key)-1] != '/' {
 		there, err := s.check(ctx, op, i, "")
 		if err != nil {
@@ -627,11 +620,11 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 			if err := s.begin(op, 0, i, nil); err != nil {
 				return err
 			}
-			return s.done(op, absent(op.Key), 0)
+			return s.done(op, state.Absent(op.Key), 0)
 		}
 	}
 	if err := s.begin(op, 0, i, func() error {
-		if len(s.blocking(&op)) > 0 || s.mu.keptFor(&op) != nil {
+		if len(s.blocking(&op)) > 0 || s.mu.KeptFor(&op) != nil {
 			return errDependent
 		}
 		return nil
@@ -641,5 +634,5 @@ func (s *Space) publishDelete(ctx context.Context, op operation) error {
 	if err := s.bucket.Delete(ctx, op.Key); err != nil {
 		return err
 	}
-	return s.done(op, absent(op.Key), 0)
+	return s.done(op, state.Absent(op.Key), 0)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // usageAge is how old a measurement of the staged bytes may be.
@@ -139,7 +141,7 @@ func (s *Space) usage() (int64, error) {
 }
 
 // occupied returns how many bytes a staged file occupies, 0 if it is not there.
-func (s *Space) occupied(id fileID) (int64, error) {
+func (s *Space) occupied(id order.FileID) (int64, error) {
 	var st syscall.Stat_t
 	err := syscall.Stat(s.path(id), &st)
 	switch {
@@ -162,7 +164,7 @@ func (s *Space) countWriting() {
 
 // count has a file measured that may occupy more or less than before, or none that is staged.
 // s.mu is held.
-func (s *Space) count(id fileID) {
+func (s *Space) count(id order.FileID) {
 	if f := s.mu.Files[id]; f != nil && f.Staged {
 		s.used.Changed(id)
 	} else {

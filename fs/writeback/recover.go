@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 
 // recover takes up what the last run left.
 func (s *Space) recover() error {
-	want := identity{normalEndpoint(s.cfg.Endpoint), s.cfg.Bucket, s.cfg.Prefix}
+	want := state.Identity{Endpoint: normalEndpoint(s.cfg.Endpoint), Bucket: s.cfg.Bucket, Prefix: s.cfg.Prefix}
 	if err := makeStaged(s.cfg.Dir); err != nil {
 		return err
 	}
@@ -31,7 +33,7 @@ func (s *Space) recover() error {
 		if err := s.refuseOrphans(); err != nil {
 			return err
 		}
-		if err := journal.Create(s.disk, s.cfg.Dir, frame(journal.Header(), &identityRecord{want})); err != nil {
+		if err := journal.Create(s.disk, s.cfg.Dir, state.Frame(journal.Header(), &state.Identified{Identity: want})); err != nil {
 			return err
 		}
 	}
@@ -39,7 +41,7 @@ func (s *Space) recover() error {
 	if err != nil {
 		return err
 	}
-	inline, good, rest, err := load(file, s.mu.state)
+	inline, good, rest, err := load(file, s.mu.State)
 	if err == nil && s.mu.Identity != want {
 		have := s.mu.Identity
 		err = fmt.Errorf("%w: its changes are for bucket %q, prefix %q at %q, and this mount is of bucket %q, prefix %q at %q: "+
@@ -78,19 +80,19 @@ func (s *Space) refuseOrphans() error {
 
 // takeUp compares the state with what is on the disk and begins a new run. cut says
 // that the journal did not end with a record.
-func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
-	st := s.mu.state
+func (s *Space) takeUp(file *os.File, inline map[order.FileID]span, cut bool) error {
+	st := s.mu.State
 	rebooted := st.Boot != s.boot
-	for _, r := range st.successions() {
+	for _, r := range st.Successions() {
 		s.record(r)
 	}
 	switch {
 	case rebooted:
 		// Only when it is known what this run of the machine does not have, the journal
 		// says that it began in it.
-		s.record(&bootRecord{ID: startingBoot})
+		s.record(&state.Boot{ID: startingBoot})
 	case len(st.Ops) > 0:
-		s.record(&bootRecord{ID: s.boot})
+		s.record(&state.Boot{ID: s.boot})
 	}
 	for _, id := range slices.Sorted(maps.Keys(st.Files)) {
 		if err := s.takeUpFile(file, st.Files[id], inline, rebooted); err != nil {
@@ -98,7 +100,7 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 		}
 	}
 	if rebooted {
-		s.record(&bootRecord{ID: s.boot})
+		s.record(&state.Boot{ID: s.boot})
 	}
 	for id := range st.Files {
 		s.count(id)
@@ -108,7 +110,7 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 	}
 	for dir, names := range st.Names {
 		for base := range names {
-			s.mu.settling.add(nameID{dir, base}, 0)
+			s.mu.settling.add(state.NameID{Dir: dir, Name: base}, 0)
 		}
 	}
 	// What is read was written, but perhaps by a run that did not live to sync it.
@@ -126,14 +128,14 @@ func (s *Space) takeUp(file *os.File, inline map[fileID]span, cut bool) error {
 }
 
 // takeUpFile goes on with what is left of one file.
-func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]span, rebooted bool) error {
+func (s *Space) takeUpFile(journal *os.File, f *state.File, inline map[order.FileID]span, rebooted bool) error {
 	at, has := inline[f.ID]
-	v, err := judge(f, s.path(f.ID), s.mu.keptOf[f.ID] != 0, has, rebooted)
+	v, err := judge(f, s.path(f.ID), s.mu.KeptOf[f.ID] != 0, has, rebooted)
 	if err != nil {
 		return err
 	}
-	s.mu.spoiled = s.mu.spoiled || v == fateLost || f.suspect()
-	if back := goBack(f, v, s.mu.keptOf[f.ID] != 0, rebooted); back != nil {
+	s.mu.spoiled = s.mu.spoiled || v == fateLost || f.IsSuspect()
+	if back := goBack(f, v, s.mu.KeptOf[f.ID] != 0, rebooted); back != nil {
 		s.record(back)
 	}
 	if cut, err := cutShort(f, s.path(f.ID)); err != nil {
@@ -144,11 +146,11 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 	switch v {
 	case fateStays:
 	case fateReleased:
-		s.record(&releasedRecord{File: f.ID})
+		s.record(&state.Released{File: f.ID})
 	case fateReverted:
-		s.record(&revertedRecord{File: f.ID, Time: now()})
+		s.record(&state.Reverted{File: f.ID, Time: now()})
 	case fateAdopted:
-		s.record(&adoptedRecord{File: f.ID})
+		s.record(&state.Adopted{File: f.ID})
 	case fateRestored:
 		return s.restore(journal, f, at)
 	case fateLost:
@@ -161,7 +163,7 @@ func (s *Space) takeUpFile(journal *os.File, f *fileState, inline map[fileID]spa
 
 // suspect keeps what is left of a file whose last generation the disk lost. It keeps
 // its name as well if an earlier one was on the disk: that was promised.
-func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span) error {
+func (s *Space) suspect(journal *os.File, f *state.File, inline map[order.FileID]span) error {
 	recorded, aside, err := whatIsLost(f, s.path(f.ID), inline)
 	if err != nil {
 		return err
@@ -176,20 +178,20 @@ func (s *Space) suspect(journal *os.File, f *fileState, inline map[fileID]span) 
 			return err
 		}
 	}
-	lost := &suspectRecord{File: f.ID, Gen: f.Gen, Aside: aside || s.mu.keptOf[f.ID] != 0}
+	lost := &state.Suspect{File: f.ID, Gen: f.Gen, Aside: aside || s.mu.KeptOf[f.ID] != 0}
 	if lost.Aside {
-		s.log.Error("a closed file did not survive the loss of power: what is left of it is kept aside", "path", join(f.Dir, f.Name), "file", f.ID)
-		s.record(s.mu.aside(f, s.mu.NextFile, now()))
+		s.log.Error("a closed file did not survive the loss of power: what is left of it is kept aside", "path", order.Join(f.Dir, f.Name), "file", f.ID)
+		s.record(s.mu.Aside(f, s.mu.NextFile, now()))
 		return nil
 	}
-	s.log.Error("a change did not survive the loss of power: what is left is not published until the file is written again", "path", join(f.Dir, f.Name), "file", f.ID)
+	s.log.Error("a change did not survive the loss of power: what is left is not published until the file is written again", "path", order.Join(f.Dir, f.Name), "file", f.ID)
 	// What is left must not look like a change since.
 	stamp, size, err := stampOf(s.path(f.ID))
 	if err != nil {
 		return err
 	}
-	left := &closedRecord{File: f.ID, Gen: f.Gen, Size: size, Stamp: stamp, At: now(), Keep: true}
-	s.record(&groupRecord{Records: []record{left, lost}})
+	left := &state.Closed{File: f.ID, Gen: f.Gen, Size: size, Stamp: stamp, At: now(), Keep: true}
+	s.record(&state.Group{Records: []state.Record{left, lost}})
 	return nil
 }
 
@@ -205,7 +207,7 @@ func overlay(path string, content []byte) error {
 
 // restore writes the staged file that a record holds. The time of the last write is
 // the one that it had.
-func (s *Space) restore(journal *os.File, f *fileState, at span) error {
+func (s *Space) restore(journal *os.File, f *state.File, at span) error {
 	content, err := readSpan(journal, f, at)
 	if err != nil {
 		return err
@@ -219,7 +221,7 @@ func (s *Space) restore(journal *os.File, f *fileState, at span) error {
 // removeOrphans removes staged files that no file of the state has. With keep they
 // are moved aside: what was cut off the journal may have spoken of them.
 func (s *Space) removeOrphans(keep bool) error {
-	kept, err := orphans(s.cfg.Dir, s.mu.state, keep)
+	kept, err := orphans(s.cfg.Dir, s.mu.State, keep)
 	if kept != "" {
 		s.log.Warn("staged files that no record speaks of are kept aside", "kept", kept)
 	}

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -22,8 +24,8 @@ import (
 const maxRenamed = 250_000
 
 // renameDir moves a directory with all that is below it, as one record.
-func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to place, there Entry) error {
-	old, fresh := join(dir, base), join(to.Dir, to.Name)
+func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to state.Place, there Entry) error {
+	old, fresh := order.Join(dir, base), order.Join(to.Dir, to.Name)
 	switch {
 	case fresh == old || strings.HasPrefix(fresh, old+"/"):
 		return syscall.EINVAL
@@ -37,7 +39,7 @@ func (s *Space) renameDir(ctx context.Context, dir, base string, from Entry, to 
 		}
 	default:
 		to.Key += "/"
-		to.Base = absent(to.Key)
+		to.Base = state.Absent(to.Key)
 	}
 	if err := s.keepDir(ctx, dir); err != nil {
 		return err
@@ -104,7 +106,7 @@ func (s *Space) walk(ctx context.Context, dir string, all []below) ([]below, err
 			continue
 		}
 		var err error
-		if all, err = s.walk(ctx, join(dir, b.entry.Name), all); err != nil {
+		if all, err = s.walk(ctx, order.Join(dir, b.entry.Name), all); err != nil {
 			return nil, err
 		}
 	}
@@ -151,30 +153,30 @@ type move struct {
 	space      *Space
 	old, fresh string
 	at         int64
-	group      groupRecord
+	group      state.Group
 	// size bounds the body of group, in bytes.
 	size    int64
 	scratch []byte
-	next    fileID
+	next    order.FileID
 }
 
 // moved returns where a path under the old directory goes.
 func (m *move) moved(path string) string { return m.fresh + path[len(m.old):] }
 
-func (m *move) add(r record) {
+func (m *move) add(r state.Record) {
 	m.group.Records = append(m.group.Records, r)
-	m.scratch = appendBody(m.scratch[:0], r)
+	m.scratch = state.AppendBody(m.scratch[:0], r)
 	m.size += int64(len(m.scratch)) + binary.MaxVarintLen64
 }
 
 // record adds the renaming to the journal. Space.mu is held.
-func (m *move) record(dir, base string, from Entry, to place, exists bool, all []below) (int64, error) {
+func (m *move) record(dir, base string, from Entry, to state.Place, exists bool, all []below) (int64, error) {
 	s := m.space
 	m.next = s.mu.NextFile
-	if n, ok := s.mu.lookup(to.Dir, to.Name); ok && n.Kind == nameFile {
+	if n, ok := s.mu.Lookup(to.Dir, to.Name); ok && n.Kind == state.NameFile {
 		return 0, syscall.ENOTDIR
 	}
-	m.add(&madeDirRecord{At: to, Time: m.at, Exists: exists})
+	m.add(&state.MadeDir{At: to, Time: m.at, Exists: exists})
 	m.attributes(to, from.Entry)
 	for _, b := range all {
 		if b.entry.Kind == manifest.Directory {
@@ -183,8 +185,8 @@ func (m *move) record(dir, base string, from Entry, to place, exists bool, all [
 				return 0, err
 			}
 			p.Key += "/"
-			p.Base = absent(p.Key)
-			m.add(&madeDirRecord{At: p, Time: m.at})
+			p.Base = state.Absent(p.Key)
+			m.add(&state.MadeDir{At: p, Time: m.at})
 			m.attributes(p, b.entry.Entry)
 		}
 	}
@@ -209,22 +211,22 @@ func (m *move) record(dir, base string, from Entry, to place, exists bool, all [
 }
 
 // attributes gives a directory those that it had.
-func (m *move) attributes(to place, from manifest.Entry) {
+func (m *move) attributes(to state.Place, from manifest.Entry) {
 	if from.Attr == nil || from.Attr.Known == 0 || !m.space.cfg.Attrs {
 		return
 	}
-	m.add(&dirAttrRecord{At: to, Attr: attrs.Of(from.Attr), Time: m.at})
+	m.add(&state.SetDirAttr{At: to, Attr: attrs.Of(from.Attr), Time: m.at})
 }
 
 // target returns the place of a name in the new directory.
-func (m *move) target(b below) (place, error) {
+func (m *move) target(b below) (state.Place, error) {
 	dir := m.moved(b.dir)
 	key, err := manifest.KeyOf(m.space.cfg.Prefix, dir, b.entry.Name)
 	if err != nil {
-		return place{}, err
+		return state.Place{}, err
 	}
-	p := place{Dir: dir, Name: b.entry.Name, Key: key, Base: absent(key)}
-	if n, ok := m.space.mu.lookup(dir, b.entry.Name); ok {
+	p := state.Place{Dir: dir, Name: b.entry.Name, Key: key, Base: state.Absent(key)}
+	if n, ok := m.space.mu.Lookup(dir, b.entry.Name); ok {
 		p.Key = strings.TrimSuffix(n.Key, "/")
 	}
 	return p, nil
@@ -237,9 +239,9 @@ func (m *move) file(b below) error {
 	if err != nil {
 		return err
 	}
-	id := fileID(0)
-	if n, ok := s.mu.lookup(b.dir, b.entry.Name); ok {
-		if n.Kind != nameFile {
+	id := order.FileID(0)
+	if n, ok := s.mu.Lookup(b.dir, b.entry.Name); ok {
+		if n.Kind != state.NameFile {
 			return nil // it was unlinked since it was listed
 		}
 		id = n.File
@@ -249,14 +251,14 @@ func (m *move) file(b below) error {
 	if id == 0 {
 		id = m.next
 		m.next++
-		opened := &openedRecord{File: id, Symlink: b.entry.LinkFile(), Attr: b.attributes(), At: place{Dir: b.dir, Name: b.entry.Name, Key: b.entry.Object.Key, Base: b.entry.Object}}
-		for _, r := range opened.with(manifest.XAttrs(b.entry.Attr)) {
+		opened := &state.Opened{File: id, Symlink: b.entry.LinkFile(), Attr: b.attributes(), At: state.Place{Dir: b.dir, Name: b.entry.Name, Key: b.entry.Object.Key, Base: b.entry.Object}}
+		for _, r := range opened.With(manifest.XAttrs(b.entry.Attr)) {
 			m.add(r)
 		}
 	}
-	m.add(&renamedRecord{File: id, To: p, Time: m.at})
+	m.add(&state.Renamed{File: id, To: p, Time: m.at})
 	if f := s.mu.Files[id]; f != nil {
-		for _, r := range s.mu.puttingOff(f, p.Key, m.at) {
+		for _, r := range s.mu.PuttingOff(f, p.Key, m.at) {
 			m.add(r)
 		}
 	}
@@ -265,7 +267,7 @@ func (m *move) file(b below) error {
 
 // remove removes a directory that is empty by then.
 func (m *move) remove(dir string, e Entry) {
-	m.add(&removedDirRecord{At: place{
-		Dir: dir, Name: e.Name, Key: e.Object.Key, Base: oss.Object{Key: e.Object.Key, ETag: anyVersion},
+	m.add(&state.RemovedDir{At: state.Place{
+		Dir: dir, Name: e.Name, Key: e.Object.Key, Base: oss.Object{Key: e.Object.Key, ETag: state.AnyVersion},
 	}, Time: m.at})
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // rewriteWait is how long a file that was closed, and is being written anew before it was
@@ -14,10 +17,10 @@ const rewriteWait = 10 * time.Minute
 type rewriting struct {
 	// whole is the generation that the file had when its first writer opened it: nobody
 	// else was writing.
-	whole generation
+	whole order.Generation
 	// gen is the generation that was whole and closed, and of which nothing is left, since
 	// when that is so.
-	gen   generation
+	gen   order.Generation
 	since time.Time
 }
 
@@ -43,7 +46,7 @@ func (s *Space) rewrites(f *File) {
 // then [errOpen]. Nobody waits so for what somebody waits for, or while there is little
 // room, which the others could make. It is [errUnfinished] where somebody waits and there is
 // less of it still than was closed, so that it cannot be published as it is.
-func (s *Space) rewritten(f *File, file *os.File, state *fileState, look glance) error {
+func (s *Space) rewritten(f *File, file *os.File, state *state.File, look glance) error {
 	s.mu.Lock()
 	st, since, hurried := s.mu.Files[f.id], time.Since(f.rewriting.since), s.mu.draining > 0
 	is := st != nil && st.Gen > 0 && f.rewriting.gen == st.Gen

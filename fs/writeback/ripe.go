@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 const (
@@ -50,7 +52,7 @@ type glance struct {
 // descriptors says so only if nothing comes after it: a program that maps a file
 // closes the descriptor that it set the size with, and fills the file then. A
 // file that is written after such a close, or has holes, is not finished.
-func (s *Space) ripe(f *File, file *os.File, state *fileState, look glance) error {
+func (s *Space) ripe(f *File, file *os.File, state *state.File, look glance) error {
 	old := time.Since(look.wanted) >= openWait
 	if !look.meant && !s.hurried() {
 		changed, err := f.changedSince(file, state)
@@ -71,7 +73,7 @@ func (s *Space) ripe(f *File, file *os.File, state *fileState, look glance) erro
 }
 
 // changedSince reports whether the staged file shows a change since its last commit.
-func (f *File) changedSince(file *os.File, state *fileState) (bool, error) {
+func (f *File) changedSince(file *os.File, state *state.File) (bool, error) {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(int(file.Fd()), &stat); err != nil {
 		return false, fmt.Errorf("stat staged file: %w", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // replacing opens a good object to be written anew.
@@ -308,8 +309,8 @@ func TestFileThatIsSyncedWhileItIsLookedAtHoldsBackWhatFollows(t *testing.T) {
 		run := s.mu.runs[s.mu.Keys["p/shard"].Pending]
 		run.next = time.Time{}
 		s.mu.Unlock()
-		var op operation
-		s.dispatch(func(x operation, _ bool) { op = x })
+		var op order.Operation
+		s.dispatch(func(x order.Operation, _ bool) { op = x })
 		_, err := s.snapshot(op)
 		if !errors.Is(err, errUnfinished) {
 			t.Fatalf("a file that is being written: %v", err)
@@ -321,7 +322,7 @@ func TestFileThatIsSyncedWhileItIsLookedAtHoldsBackWhatFollows(t *testing.T) {
 		run.running = false
 		s.mu.running--
 		s.judge(t.Context(), &op, run, err)
-		absent := s.standing(&op).absent
+		absent := s.standing(&op).Absent
 		s.mu.Unlock()
 		if absent {
 			t.Error("a file that was synced holds back nothing")

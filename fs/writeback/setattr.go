@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // Permissions returns mode and group as they were set, zeros if nobody has set them. It
@@ -80,7 +82,7 @@ func (s *Space) SetAttrFile(ctx context.Context, f *File, a SetAttr) error {
 	if st.ID == 0 {
 		return syscall.ESTALE
 	}
-	r := &attrRecord{File: f.id, Attr: st.Attr, At: now()}
+	r := &state.SetAttr{File: f.id, Attr: st.Attr, At: now()}
 	for _, c := range []struct {
 		to   *uint32
 		from *uint32
@@ -115,7 +117,7 @@ func (s *Space) Touch(f *File, t time.Time) error {
 	if st.ID == 0 || !st.Staged || st.Gen > 0 && st.PubGen == st.Gen {
 		return nil
 	}
-	r := &attrRecord{File: f.id, Attr: st.Attr, At: now()}
+	r := &state.SetAttr{File: f.id, Attr: st.Attr, At: now()}
 	if err := s.setTime(f, &st, r, t); err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (s *Space) Touch(f *File, t time.Time) error {
 
 // setTime sets the time of the last write. That of a staged file is the file's own,
 // so that a later write changes it by itself. f.committing is held.
-func (s *Space) setTime(f *File, st *fileState, r *attrRecord, t time.Time) error {
+func (s *Space) setTime(f *File, st *state.File, r *state.SetAttr, t time.Time) error {
 	if !st.Staged {
 		r.Attr.Mtime = t.UnixNano()
 		return nil

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
 
 // settle is a name that may be the base tree's again soon.
 type settle struct {
-	id nameID
+	id state.NameID
 	// next is when to look; pos what must be on the disk first.
 	next time.Time
 	pos  int64
@@ -72,7 +74,7 @@ func (s *Space) renew(dir, base string) {
 // the disk. Where something is pending there is nothing to compare, and its end
 // reminds of it.
 func (s *Space) settleLater(dir, base string, pos int64) {
-	id := nameID{dir, base}
+	id := state.NameID{Dir: dir, Name: base}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.quiet(id); !ok {
@@ -143,21 +145,21 @@ func (s *Space) notify() {
 	s.mu.notices = nil
 	s.mu.Unlock()
 	for _, n := range names {
-		s.renew(n.dir, n.name)
+		s.renew(n.Dir, n.Name)
 		if s.cfg.Changed != nil {
-			s.cfg.Changed(n.dir, n.name)
+			s.cfg.Changed(n.Dir, n.Name)
 		}
 	}
 }
 
 // quiet reports what the space says of a name if nothing is pending there. s.mu is
 // held.
-func (s *Space) quiet(id nameID) (n name, ok bool) {
-	n, ok = s.mu.lookup(id.dir, id.name)
+func (s *Space) quiet(id state.NameID) (n state.Name, ok bool) {
+	n, ok = s.mu.Lookup(id.Dir, id.Name)
 	if !ok {
 		return n, false
 	}
-	if n.Kind != nameDirectory && len(s.mu.Names[join(id.dir, id.name)]) > 0 {
+	if n.Kind != state.NameDirectory && len(s.mu.Names[order.Join(id.Dir, id.Name)]) > 0 {
 		// The base tree may show a directory for what is still below it.
 		return n, false
 	}
@@ -170,7 +172,7 @@ func (s *Space) quiet(id nameID) (n name, ok bool) {
 // idle reports whether nothing is to be done at a key. s.mu is held.
 func (s *Space) idle(key string) bool {
 	k := s.mu.Keys[key]
-	return k == nil || k.Pending == 0 && k.Flight == 0 && s.mu.keptAt[key] == 0
+	return k == nil || k.Pending == 0 && k.Flight == 0 && s.mu.KeptAt[key] == 0
 }
 
 // settleName does what is possible for one name, and forgets that it is to be
@@ -185,8 +187,8 @@ func (s *Space) settleName(ctx context.Context, reminder *settle) {
 	}
 	n, ok := s.quiet(id)
 	var f *File
-	var st fileState
-	if ok && n.Kind == nameFile {
+	var st state.File
+	if ok && n.Kind == state.NameFile {
 		f, st = s.file(n.File), *s.mu.Files[n.File]
 	}
 	s.mu.Unlock()
@@ -282,7 +284,7 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 		return adoptRetry
 	}
 	if err != nil {
-		s.log.Warn("the cache could not take a published file", "path", join(st.Dir, st.Name), "err", err)
+		s.log.Warn("the cache could not take a published file", "path", order.Join(st.Dir, st.Name), "err", err)
 	}
 	same := moved
 	if !moved {
@@ -303,7 +305,7 @@ func (s *Space) adopt(ctx context.Context, f *File) time.Duration {
 		s.mu.Unlock()
 		return 0
 	}
-	pos := s.record(&adoptedRecord{File: f.id})
+	pos := s.record(&state.Adopted{File: f.id})
 	f.present.Store(nil)
 	s.survives(f.id, pos)
 	s.mu.Unlock()
@@ -370,19 +372,19 @@ func (s *Space) same(ctx context.Context, f *File, crc uint64) (same bool, again
 
 // vouch leaves a name to the base tree if that shows what is so, or if somebody has
 // changed the bucket since. It returns when to try again.
-func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.Object, reminder *settle) time.Duration {
-	e, _, err := s.base.Lookup(ctx, id.dir, id.name)
+func (s *Space) vouch(ctx context.Context, id state.NameID, n state.Name, f *File, obj oss.Object, reminder *settle) time.Duration {
+	e, _, err := s.base.Lookup(ctx, id.Dir, id.Name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 5 * time.Second
 	}
 	same := false
 	switch n.Kind {
-	case nameGone:
+	case state.NameGone:
 		same = err != nil
-	case nameDirectory:
+	case state.NameDirectory:
 		same = err == nil && e.Kind == manifest.Directory && s.shows(n, &e)
-	case nameFile:
-		same = err == nil && e.Kind != manifest.Directory && sameBytes(e.Object, obj)
+	case state.NameFile:
+		same = err == nil && e.Kind != manifest.Directory && state.SameBytes(e.Object, obj)
 		if same && f.state().Symlink && e.Kind != manifest.Symlink {
 			// A listing shows our symlinks as files.
 			return 0
@@ -393,7 +395,7 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 	}
 	if !same && !reminder.renewed {
 		reminder.renewed = true
-		s.renew(id.dir, id.name)
+		s.renew(id.Dir, id.Name)
 		return time.Nanosecond
 	}
 	if f != nil {
@@ -427,7 +429,7 @@ func (s *Space) vouch(ctx context.Context, id nameID, n name, f *File, obj oss.O
 			f.last.Object = e.Object // its exact time
 		}
 	}
-	s.record(&forgottenRecord{Dir: id.dir, Name: id.name})
+	s.record(&state.Forgotten{Dir: id.Dir, Name: id.Name})
 	s.mu.forgets++
 	if !same {
 		s.mu.notices = append(s.mu.notices, id)

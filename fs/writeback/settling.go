@@ -4,12 +4,14 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // settling are the names that are to be compared with the base tree, and when. In a burst
 // of small files there are as many as operations, and they are asked for all the time.
 type settling struct {
-	names map[nameID]*settle
+	names map[state.NameID]*settle
 	// fresh have not been looked at, in the order of their positions but for a few; resting
 	// are those that are looked at again at a time of their own. Either may have such as another one
 	// has taken the place of.
@@ -19,10 +21,10 @@ type settling struct {
 
 // add wants a name compared once everything up to pos is on the disk, whatever was wanted
 // before.
-func (q *settling) add(id nameID, pos int64) {
+func (q *settling) add(id state.NameID, pos int64) {
 	x := &settle{id: id, pos: pos}
 	if q.names == nil {
-		q.names = make(map[nameID]*settle)
+		q.names = make(map[state.NameID]*settle)
 	}
 	q.names[id] = x
 	if q.fresh = append(q.fresh, x); len(q.fresh) > 2*len(q.names)+64 {

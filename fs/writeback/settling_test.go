@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 // TestNamesAreSettledWhenTheyAreDue: whatever is wanted again meanwhile, each is due once, as a look at
@@ -19,12 +20,12 @@ func TestNamesAreSettledWhenTheyAreDue(t *testing.T) {
 			pos  int64
 			next time.Time
 		}
-		all := make(map[nameID]wanted)
+		all := make(map[state.NameID]wanted)
 		at, end, synced := time.Unix(0, 0), int64(0), int64(0)
 		for range 500 {
 			at = at.Add(time.Duration(r.IntN(3)) * time.Second)
 			for range r.IntN(4) {
-				id := nameID{name: fmt.Sprint(r.IntN(30))}
+				id := state.NameID{Name: fmt.Sprint(r.IntN(30))}
 				end++
 				q.add(id, end)
 				all[id] = wanted{pos: end}
@@ -86,13 +87,13 @@ func BenchmarkToSettle(b *testing.B) {
 			var s Space
 			s.journal = new(journal.Log)
 			for i := range names {
-				s.mu.settling.add(nameID{name: fmt.Sprint(i)}, 0)
+				s.mu.settling.add(state.NameID{Name: fmt.Sprint(i)}, 0)
 			}
 			for i, x := range s.toSettle() {
 				s.mu.settling.rest(x, time.Now().Add(time.Hour+time.Duration(i)))
 			}
 			for b.Loop() {
-				s.mu.settling.add(nameID{name: "due"}, 0)
+				s.mu.settling.add(state.NameID{Name: "due"}, 0)
 				for _, x := range s.toSettle() {
 					s.mu.settling.end(x)
 				}

@@ -8,72 +8,10 @@ import (
 	"syscall"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
-
-// xattrRecord gives extended attributes to a file. If Known, its object has them already.
-type xattrRecord struct {
-	File  fileID
-	Value string
-	Known bool
-	At    int64
-}
-
-func (*xattrRecord) kind() recordKind { return kindXAttr }
-func (r *xattrRecord) walk(c *coder) {
-	c.uint(&r.File)
-	c.string(&r.Value)
-	c.bool(&r.Known)
-	c.int(&r.At)
-}
-
-func (r *xattrRecord) apply(st *state) {
-	f := st.Files[r.File]
-	if f == nil {
-		return
-	}
-	x := &attrs.XAttrs{Given: r.Value}
-	switch {
-	case r.Known:
-		x.Pub = r.Value
-	case f.XAttrs != nil:
-		x.Pub = f.XAttrs.Pub
-	}
-	st.tally.touch(r.File)
-	if f.XAttrs = x; !r.Known {
-		st.describeAgain(f, r.At)
-	}
-}
-
-// snapXAttrs are those of one file as compaction writes them.
-type snapXAttrs struct {
-	File   fileID
-	XAttrs attrs.XAttrs
-}
-
-func (*snapXAttrs) kind() recordKind { return kindSnapXAttrs }
-func (r *snapXAttrs) walk(c *coder) {
-	c.uint(&r.File)
-	c.string(&r.XAttrs.Given)
-	c.string(&r.XAttrs.Pub)
-}
-
-func (r *snapXAttrs) apply(st *state) {
-	if f := st.Files[r.File]; f != nil {
-		f.XAttrs = &r.XAttrs
-		st.tally.touch(r.File)
-	}
-}
-
-// with returns the records that make a file of an object with the extended attributes that
-// its metadata has. They are one change.
-func (r *openedRecord) with(xattrs string) []record {
-	if xattrs == "" {
-		return []record{r}
-	}
-	return []record{r, &xattrRecord{File: r.File, Value: xattrs, Known: true}}
-}
 
 // SetXAttr is a change of one extended attribute.
 type SetXAttr = attrs.SetXAttr
@@ -123,26 +61,26 @@ func (s *Space) setXAttr(ctx context.Context, f *File, change *SetXAttr) error {
 		s.mu.Unlock()
 		return syscall.ESTALE
 	}
-	var records []record
+	var records []state.Record
 	if had, _ := st.XAttrs.Text(); before != had {
 		// The journal of an older version did not say what the object has, or somebody else
 		// has changed it.
-		records = append(records, &xattrRecord{File: f.id, Value: before, Known: true})
+		records = append(records, &state.SetXAttr{File: f.id, Value: before, Known: true})
 	}
-	pos := s.record(oneOf(append(records, &xattrRecord{File: f.id, Value: value, At: now()})))
+	pos := s.record(state.OneOf(append(records, &state.SetXAttr{File: f.id, Value: value, At: now()})))
 	s.mu.Unlock()
 	return s.journal.Write(pos)
 }
 
 // metaOf returns the metadata that the object of f has, as far as it goes along with what
 // is made of it. f.committing is held.
-func (s *Space) metaOf(ctx context.Context, f *File, st *fileState) (map[string]string, error) {
-	from := st.described()
+func (s *Space) metaOf(ctx context.Context, f *File, st *state.File) (map[string]string, error) {
+	from := st.Described()
 	if from.ETag == "" || f.meta != nil {
 		return f.meta, nil
 	}
 	info, err := s.bucket.Head(ctx, from.Key)
-	switch same := sameBytes(info.Object, from); {
+	switch same := state.SameBytes(info.Object, from); {
 	case errors.Is(err, oss.ErrNotFound), err == nil && !same && from.Key != st.Key:
 		return nil, nil
 	case err != nil:

@@ -18,7 +18,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 	"github.com/pailfs/pailfs/fs/writeback/internal/staging"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -162,9 +164,9 @@ type Space struct {
 
 	mu struct {
 		sync.Mutex
-		*state
+		*state.State
 		// files are the living ones; runs what is known of operations beside the state.
-		files     map[fileID]*File
+		files     map[order.FileID]*File
 		runs      map[uint64]*opRun
 		undurable undurable
 		// made are directories that were made a moment ago.
@@ -178,7 +180,7 @@ type Space struct {
 		changed chan struct{}
 		// writing are the files that are open for writing, early the requests for them that
 		// are under way.
-		writing map[fileID]*writing
+		writing map[order.FileID]*writing
 		early   int
 		// using counts those who work at an upload; abortNext is when to try again to
 		// abort the useless ones, after a failure.
@@ -187,7 +189,7 @@ type Space struct {
 		// asks is what is known of uploads whose names are not.
 		asks map[string]ask
 		// newest are the uploads that were begun or gone on with last, by file.
-		newest map[fileID]string
+		newest map[order.FileID]string
 		// draining counts those who wait for everything.
 		draining int
 		running  int
@@ -205,7 +207,7 @@ type Space struct {
 		// heldLightly those who may open it yet, for whom a flush does not wait.
 		held, heldLightly map[string]int
 		// notices are names of which Config.Changed has to be told.
-		notices []nameID
+		notices []state.NameID
 		stats   counters
 	}
 }
@@ -270,8 +272,8 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 		s.limit = rate.NewLimiter(rate.Limit(cfg.Bandwidth), int(max(min(cfg.Bandwidth, 1<<30), 1<<20)))
 	}
 	s.used = staging.NewUsage(s.occupied)
-	s.mu.state = newState()
-	s.mu.files = make(map[fileID]*File)
+	s.mu.State = state.NewState()
+	s.mu.files = make(map[order.FileID]*File)
 	s.mu.runs = make(map[uint64]*opRun)
 	s.mu.undurable, s.mu.troubles = newUndurable(), newTroubles()
 	s.mu.unfinished = make(map[uint64]bool)
@@ -279,8 +281,8 @@ func open(cfg Config, base manifest.Tree, bucket oss.Bucket, cache Cache, reg pr
 	s.mu.made = make(madeDirs)
 	s.mu.using = make(map[string]int)
 	s.mu.asks = make(map[string]ask)
-	s.mu.newest = make(map[fileID]string)
-	s.mu.writing = make(map[fileID]*writing)
+	s.mu.newest = make(map[order.FileID]string)
+	s.mu.writing = make(map[order.FileID]*writing)
 	if err := newMetrics(reg, s); err != nil {
 		return nil, fmt.Errorf("register metrics of write-back: %w", err)
 	}
@@ -371,20 +373,20 @@ func (s *Space) Close() error {
 
 // record appends r to the journal and applies it. s.mu is held; the caller writes
 // the journal up to the position it gets before it tells anybody.
-func (s *Space) record(r record) int64 {
+func (s *Space) record(r state.Record) int64 {
 	first := s.mu.NextOp
-	pos := s.journal.Append(func(b []byte) []byte { return appendBody(b, r) })
-	s.mu.apply(r)
+	pos := s.journal.Append(func(b []byte) []byte { return state.AppendBody(b, r) })
+	s.mu.Apply(r)
 	for id := first; id < s.mu.NextOp; id++ {
 		if s.mu.Ops[id] != nil {
 			s.mu.runs[id] = &opRun{pos: pos, wanted: time.Now()}
 			s.undurableUntil(id, pos)
 		}
 	}
-	if s.mu.NextOp > first || len(s.mu.renewed) > 0 {
+	if s.mu.NextOp > first || len(s.mu.Renewed) > 0 {
 		s.doubt()
 	}
-	for _, id := range s.mu.renewed {
+	for _, id := range s.mu.Renewed {
 		if run := s.mu.runs[id]; run != nil {
 			s.undurableUntil(id, pos)
 			run.pos, run.waiting, run.meant = pos, false, true
@@ -394,8 +396,8 @@ func (s *Space) record(r record) int64 {
 			}
 		}
 	}
-	s.mu.renewed = s.mu.renewed[:0]
-	for _, id := range s.mu.dropped {
+	s.mu.Renewed = s.mu.Renewed[:0]
+	for _, id := range s.mu.Dropped {
 		s.mu.troubles.end(id)
 		run := s.mu.runs[id]
 		if run == nil {
@@ -409,22 +411,22 @@ func (s *Space) record(r record) int64 {
 			delete(s.mu.runs, id)
 		}
 	}
-	s.mu.dropped = s.mu.dropped[:0]
-	if len(s.mu.unkept) > 0 {
+	s.mu.Dropped = s.mu.Dropped[:0]
+	if len(s.mu.Unkept) > 0 {
 		wake(s.settleNow)
 	}
-	for _, id := range s.mu.tally.counted {
+	for _, id := range s.mu.Tally.Counted {
 		s.count(id)
 	}
-	s.mu.tally.counted = s.mu.tally.counted[:0]
-	for _, n := range s.mu.named {
+	s.mu.Tally.Counted = s.mu.Tally.Counted[:0]
+	for _, n := range s.mu.Named {
 		s.mu.settling.add(n, pos)
 	}
-	s.mu.named = s.mu.named[:0]
-	for _, dir := range s.mu.left {
+	s.mu.Named = s.mu.Named[:0]
+	for _, dir := range s.mu.Left {
 		delete(s.mu.made, dir)
 	}
-	s.mu.left = s.mu.left[:0]
+	s.mu.Left = s.mu.Left[:0]
 	s.changed()
 	wake(s.commitNow)
 	return pos
@@ -458,11 +460,11 @@ func (s *Space) tell() {
 func (s *Space) Sync(context.Context) error { return s.journal.Sync(s.journal.End()) }
 
 // path returns where the bytes of a file are.
-func (s *Space) path(id fileID) string {
+func (s *Space) path(id order.FileID) string {
 	return stagedPath(s.cfg.Dir, id)
 }
 
-func stagedPath(dir string, id fileID) string {
+func stagedPath(dir string, id order.FileID) string {
 	var name [16]byte
 	for i := range name {
 		name[i] = "0123456789abcdef"[id>>(60-4*i)&15]

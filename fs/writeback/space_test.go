@@ -7,14 +7,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 )
 
 func inodeOf(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
 
 // compareStates tells what differs of all that survives.
-func compareStates(a, b *state) string {
-	return cmp.Diff(a, b, cmpopts.EquateEmpty(), cmp.AllowUnexported(state{}),
-		cmpopts.IgnoreFields(state{}, "queue", "recent", "tally", "ordered", "displaced", "displacing", "preceded", "lastLoss", "mended", "dropped", "renewed", "named", "left", "after", "unkept", "NextFile"))
+func compareStates(a, b *state.State) string {
+	return cmp.Diff(a, b, cmpopts.EquateEmpty(), cmp.AllowUnexported(state.State{}),
+		cmpopts.IgnoreFields(state.State{}, "Queue", "recent", "Tally", "Ordered", "Displaced", "displacing", "preceded", "LastLoss", "mended", "Dropped", "Renewed", "Named", "Left", "after", "Unkept", "NextFile"))
 }
 
 func TestClosedFileReachesTheBucket(t *testing.T) {

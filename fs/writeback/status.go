@@ -4,11 +4,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
 )
 
 // counters are what happened since the start.
 type counters struct {
-	published [opMarker + 1]int64
+	published [order.Marker + 1]int64
 	// sent are bytes that the object store took, early those of parts of files that were being written.
 	sent      int64
 	early     int64
@@ -91,13 +93,13 @@ func (s *Space) Status() Status {
 	st := Status{
 		Pending: len(s.mu.Ops), StagedBytes: used, StagedLimit: limit, Draining: s.mu.draining > 0,
 		NotDurable: s.mu.undurable.settle(s.journal.Synced()),
-		DirtyFiles: s.mu.tally.dirtyFiles, DirtyBytes: s.mu.tally.dirtyBytes,
-		UploadedFiles: s.mu.stats.published[opPut], UploadedBytes: s.mu.stats.sent, Failures: s.mu.stats.failures,
+		DirtyFiles: s.mu.Tally.DirtyFiles, DirtyBytes: s.mu.Tally.DirtyBytes,
+		UploadedFiles: s.mu.stats.published[order.Put], UploadedBytes: s.mu.stats.sent, Failures: s.mu.stats.failures,
 	}
-	if at, some := s.mu.tally.oldest.since(s.mu.Ops); some {
+	if at, some := s.mu.Tally.Oldest.Since(s.mu.Ops); some {
 		st.Oldest = time.Unix(0, at)
 	}
-	st.FailingCount, st.RetryingCount = s.failures(func(op *operation, failing bool) {
+	st.FailingCount, st.RetryingCount = s.failures(func(op *order.Operation, failing bool) {
 		entries := &st.Retrying
 		if failing {
 			entries = &st.Failing
@@ -113,9 +115,9 @@ func (s *Space) Status() Status {
 			}
 		}
 	}
-	for id := range s.mu.tally.suspects {
+	for id := range s.mu.Tally.Suspects {
 		f := s.mu.Files[id]
-		st.Suspects = append(st.Suspects, join(f.Dir, f.Name))
+		st.Suspects = append(st.Suspects, order.Join(f.Dir, f.Name))
 	}
 	slices.Sort(st.Suspects)
 	for _, c := range s.mu.Conflicts {
@@ -128,7 +130,7 @@ func (s *Space) Status() Status {
 // failures counts the operations that cannot succeed as things are, and those of which the last
 // attempt failed, and shows some of each, or all. Only where the loss of power has taken a file
 // does it look at all that is due. s.mu is held.
-func (s *Space) failures(show func(op *operation, failing bool)) (failing, retrying int) {
+func (s *Space) failures(show func(op *order.Operation, failing bool)) (failing, retrying int) {
 	if len(s.mu.Losses) == 0 {
 		for _, some := range []struct {
 			ids     map[uint64]bool
@@ -161,7 +163,7 @@ func (s *Space) failures(show func(op *operation, failing bool)) (failing, retry
 func (s *Space) oldestAge() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, some := s.mu.tally.oldest.since(s.mu.Ops)
+	at, some := s.mu.Tally.Oldest.Since(s.mu.Ops)
 	if !some {
 		return 0
 	}
@@ -174,11 +176,11 @@ func (s *Space) Pending(path string, limit int) []PendingEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var entries []PendingEntry
-	for op := range s.mu.queue.all() {
+	for op := range s.mu.Queue.All() {
 		if len(entries) == limit {
 			break
 		}
-		if covers(path, strings.TrimSuffix(join(op.Dir, op.Name), "/")) {
+		if covers(path, strings.TrimSuffix(order.Join(op.Dir, op.Name), "/")) {
 			entries = append(entries, s.pendingEntry(op))
 		}
 	}
@@ -186,11 +188,11 @@ func (s *Space) Pending(path string, limit int) []PendingEntry {
 }
 
 // pendingEntry describes op. s.mu is held.
-func (s *Space) pendingEntry(op *operation) PendingEntry {
+func (s *Space) pendingEntry(op *order.Operation) PendingEntry {
 	run := s.mu.runs[op.ID]
-	e := PendingEntry{Path: join(op.Dir, op.Name), Doing: op.Kind.String(), State: "waiting", Since: time.Unix(0, op.At).UTC()}
-	if f := s.mu.Files[op.File]; f != nil && op.Kind == opPut {
-		e.Bytes = f.own()
+	e := PendingEntry{Path: order.Join(op.Dir, op.Name), Doing: op.Kind.String(), State: "waiting", Since: time.Unix(0, op.At).UTC()}
+	if f := s.mu.Files[op.File]; f != nil && op.Kind == order.Put {
+		e.Bytes = f.Own()
 		if !f.Staged {
 			e.Bytes = f.Object.Size
 		}
@@ -211,7 +213,7 @@ func (s *Space) pendingEntry(op *operation) PendingEntry {
 		e.Error = run.err.Error()
 	}
 	if l := s.lostBefore(op); l != nil {
-		e.State, e.Error = "failing", l.error().Error()
+		e.State, e.Error = "failing", l.Err().Error()
 	}
 	return e
 }

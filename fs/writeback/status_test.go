@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -24,16 +26,16 @@ func (s *Space) recounted(synced int64) (st Status) {
 	for id, op := range s.mu.Ops {
 		st.Pending++
 		f, run := s.mu.Files[op.File], s.mu.runs[id]
-		if op.Kind == opPut && run.pos > synced && f != nil && !f.suspect() {
+		if op.Kind == order.Put && run.pos > synced && f != nil && !f.IsSuspect() {
 			undurable[op.File] = max(undurable[op.File], 0)
 		}
 		if at := time.Unix(0, op.At); st.Oldest.IsZero() || at.Before(st.Oldest) {
 			st.Oldest = at
 		}
-		if op.Kind == opPut && f != nil {
+		if op.Kind == order.Put && f != nil {
 			st.DirtyFiles++
 			if f.Staged {
-				st.DirtyBytes += f.own()
+				st.DirtyBytes += f.Own()
 			}
 		}
 		switch {
@@ -52,7 +54,7 @@ func (s *Space) recounted(synced int64) (st Status) {
 		}
 	}
 	for _, f := range s.mu.Files {
-		if f.suspect() {
+		if f.IsSuspect() {
 			st.SuspectCount++
 		}
 	}
@@ -69,12 +71,12 @@ func (w *world) checkCounters() {
 	want := s.recounted(synced)
 	got := Status{
 		Pending: len(s.mu.Ops), NotDurable: s.mu.undurable.settle(synced),
-		DirtyFiles: s.mu.tally.dirtyFiles, DirtyBytes: s.mu.tally.dirtyBytes, SuspectCount: len(s.mu.tally.suspects),
+		DirtyFiles: s.mu.Tally.DirtyFiles, DirtyBytes: s.mu.Tally.DirtyBytes, SuspectCount: len(s.mu.Tally.Suspects),
 	}
-	if at, some := s.mu.tally.oldest.since(s.mu.Ops); some {
+	if at, some := s.mu.Tally.Oldest.Since(s.mu.Ops); some {
 		got.Oldest = time.Unix(0, at)
 	}
-	got.FailingCount, got.RetryingCount = s.failures(func(*operation, bool) {})
+	got.FailingCount, got.RetryingCount = s.failures(func(*order.Operation, bool) {})
 	for id := range s.mu.troubles.unsettled {
 		if s.outpaces(s.mu.Ops[id]) {
 			got.RestlessCount++
@@ -83,7 +85,7 @@ func (w *world) checkCounters() {
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Errorf("the counters differ from a look at everything (-look +counted):\n%s", diff)
 	}
-	checkTally(w.T, s.mu.state)
+	checkTally(w.T, s.mu.State)
 }
 
 // checkUsage compares what staged files are said to occupy with what all of them do. Nothing may
@@ -114,19 +116,19 @@ func (w *world) checkUsage() {
 }
 
 // checkTally compares what is counted of a state with that of one that was counted at once.
-func checkTally(t *testing.T, st *state) {
+func checkTally(t *testing.T, st *state.State) {
 	t.Helper()
-	want := newTally()
+	want := state.NewTally()
 	for _, op := range st.Ops {
-		want.began(op)
+		want.Began(op)
 	}
 	for id, f := range st.Files {
-		want.set(id, f)
+		want.Set(id, f)
 	}
-	for id := range want.files {
-		want.set(id, st.Files[id])
+	for id := range want.Files {
+		want.Set(id, st.Files[id])
 	}
-	if diff := cmp.Diff(want, st.tally, cmp.AllowUnexported(tally{}, weight{}), cmpopts.IgnoreFields(tally{}, "oldest", "touched", "counted")); diff != "" {
+	if diff := cmp.Diff(want, st.Tally, cmp.AllowUnexported(state.Tally{}, state.Weight{}), cmpopts.IgnoreFields(state.Tally{}, "Oldest", "touched", "Counted")); diff != "" {
 		t.Errorf("the tally differs from a look at everything (-look +counted):\n%s", diff)
 	}
 }
@@ -159,10 +161,10 @@ func withPending(b *testing.B, files int) (*Space, *prometheus.Registry) {
 	defer s.mu.Unlock()
 	for i := range files {
 		dir, base := fmt.Sprint("d/", i/1000), strconv.Itoa(i)
-		key := "p/" + join(dir, base)
+		key := "p/" + order.Join(dir, base)
 		id := s.mu.NextFile
-		s.record(&createdRecord{File: id, At: place{Dir: dir, Name: base, Key: key, Base: absent(key)}})
-		s.record(&closedRecord{File: id, Gen: 1, Size: 4096, At: now()})
+		s.record(&state.Created{File: id, At: state.Place{Dir: dir, Name: base, Key: key, Base: state.Absent(key)}})
+		s.record(&state.Closed{File: id, Gen: 1, Size: 4096, At: now()})
 	}
 	if err := s.journal.Sync(s.journal.End()); err != nil {
 		b.Fatal(err)
@@ -216,7 +218,7 @@ func BenchmarkWithPending(b *testing.B) {
 			b.Run("dispatch", func(b *testing.B) {
 				for b.Loop() {
 					var began []uint64
-					s.dispatch(func(op operation, _ bool) { began = append(began, op.ID) })
+					s.dispatch(func(op order.Operation, _ bool) { began = append(began, op.ID) })
 					for _, id := range began {
 						s.mu.runs[id].running = false
 					}

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -17,7 +19,7 @@ const leastBase = 128 << 10
 
 // tail is a content that is the object of its key, and more behind it.
 type tail struct {
-	gen   generation
+	gen   order.Generation
 	opens int64
 	// base is the object; none if the content is no such thing. crc is its CRC-64, rest
 	// that of what follows.
@@ -34,7 +36,7 @@ func (t *tail) whole(size int64) uint64 { return oss.CombineCRC64(t.crc, t.rest,
 // tailOf compares a content with the object that its key is believed to hold, if it
 // was made from that or has become it. What is known of a content that nobody can
 // change is remembered.
-func (s *Space) tailOf(ctx context.Context, op operation, snap *snapshot) (*tail, error) {
+func (s *Space) tailOf(ctx context.Context, op order.Operation, snap *snapshot) (*tail, error) {
 	st := &snap.state
 	t := &tail{gen: st.Gen, opens: snap.opens}
 	s.mu.Lock()
@@ -60,7 +62,7 @@ func (s *Space) tailOf(ctx context.Context, op operation, snap *snapshot) (*tail
 		if err != nil && !errors.Is(err, oss.ErrNotFound) {
 			return nil, fmt.Errorf("compare %q: %w", op.Key, err)
 		}
-		if !sameBytes(info.Object, base) || !info.HasCRC64 {
+		if !state.SameBytes(info.Object, base) || !info.HasCRC64 {
 			return t, nil
 		}
 		crc = info.CRC64
@@ -87,8 +89,8 @@ func (s *Space) tailOf(ctx context.Context, op operation, snap *snapshot) (*tail
 
 // publishTail makes the object of the one before and what was added to it, which
 // alone is sent.
-func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t *tail) error {
-	i := intent{Kind: opPut, Size: snap.state.Size, CRC: t.whole(snap.state.Size)}
+func (s *Space) publishTail(ctx context.Context, op order.Operation, snap *snapshot, t *tail) error {
+	i := state.Intent{Kind: order.Put, Size: snap.state.Size, CRC: t.whole(snap.state.Size)}
 	if err := snap.still(i.CRC); err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 			source = there
 			return s.describe(ctx, snap, there)
 		}, func(o oss.PutOptions) (oss.Info, error) {
-			if !sameBytes(source.Object, t.base) {
+			if !state.SameBytes(source.Object, t.base) {
 				return oss.Info{}, errSuperseded
 			}
 			return s.copy(ctx, op, source, o, snap)
@@ -140,7 +142,7 @@ func (s *Space) publishTail(ctx context.Context, op operation, snap *snapshot, t
 
 // extend makes the parts of an upload: copies of the object before, and what follows,
 // those of it excepted that an earlier attempt has left there.
-func (s *Space) extend(ctx context.Context, op operation, snap *snapshot, t *tail, u oss.MultipartUpload, have map[int]oss.Part) ([]oss.Part, error) {
+func (s *Space) extend(ctx context.Context, op order.Operation, snap *snapshot, t *tail, u oss.MultipartUpload, have map[int]oss.Part) ([]oss.Part, error) {
 	copies := evenly(t.base.Size, s.cfg.limits.copyPart)
 	rest := s.cfg.limits.layoutOf(0).parts(snap.state.Size - t.base.Size)
 	parts := make([]oss.Part, len(copies)+len(rest))
@@ -149,7 +151,7 @@ func (s *Space) extend(ctx context.Context, op operation, snap *snapshot, t *tai
 	for i, e := range copies {
 		g.Go(func() error {
 			var err error
-			parts[i], err = s.bucket.CopyPart(ctx, u, i+1, t.base, e.off, e.size)
+			parts[i], err = s.bucket.CopyPart(ctx, u, i+1, t.base, e.Off, e.Size)
 			if permanent(err) {
 				return fmt.Errorf("%w: %w", errNoCopy, err)
 			}
@@ -166,7 +168,7 @@ func (s *Space) extend(ctx context.Context, op operation, snap *snapshot, t *tai
 		g.Go(func() error {
 			defer release()
 			var err error
-			parts[i], err = s.bringPart(ctx, op, snap, u, i+1, io.NewSectionReader(snap.file, t.base.Size+e.off, e.size), have)
+			parts[i], err = s.bringPart(ctx, op, snap, u, i+1, io.NewSectionReader(snap.file, t.base.Size+e.Off, e.Size), have)
 			return err
 		})
 	}

@@ -240,7 +240,7 @@ func (s *Space) Tell(o oss.Object, t Times) {
 // remember makes the space remember what programs were told of f, the content of which is an
 // object. s.mu is held.
 func (s *Space) remember(f *File, o oss.Object) {
-	mtime := s.mu.Files[f.id].mtime()
+	mtime := s.mu.Files[f.id].Mtime()
 	s.mu.told.put(o, Times{Mtime: mtime, Ctime: f.changed.or(0, time.Unix(0, mtime)).UnixNano()})
 }
 

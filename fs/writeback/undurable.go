@@ -1,13 +1,17 @@
 package writeback
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+)
 
 // undurable has the files of which the loss of power would take what was closed, renamed or
 // described last.
 type undurable struct {
 	// files have 0 where the disk does not have the bytes, and else where the record ends in the
 	// journal that says that it has them, or that has them itself.
-	files map[fileID]int64
+	files map[order.FileID]int64
 	// due are those that wait for the journal, in the order of their positions, and such as have
 	// another one by now.
 	due []undurableUntil
@@ -15,18 +19,18 @@ type undurable struct {
 
 type undurableUntil struct {
 	pos  int64
-	file fileID
+	file order.FileID
 }
 
-func newUndurable() undurable { return undurable{files: make(map[fileID]int64)} }
+func newUndurable() undurable { return undurable{files: make(map[order.FileID]int64)} }
 
 // dirty notes that the disk does not have the bytes of a file.
-func (u *undurable) dirty(id fileID) { u.files[id] = 0 }
+func (u *undurable) dirty(id order.FileID) { u.files[id] = 0 }
 
 // recorded notes that a file survives the loss of power once the journal is on the disk up to
 // pos, which is not before those that were told, by what changes its bytes if bytes is set,
 // else by what changes its name.
-func (u *undurable) recorded(id fileID, pos int64, bytes bool) {
+func (u *undurable) recorded(id order.FileID, pos int64, bytes bool) {
 	if before, ok := u.files[id]; ok && before == 0 && !bytes {
 		return // its bytes are still missing
 	}
@@ -37,7 +41,7 @@ func (u *undurable) recorded(id fileID, pos int64, bytes bool) {
 }
 
 // forget takes a file for one that survives, or of which nobody asks any more.
-func (u *undurable) forget(id fileID) { delete(u.files, id) }
+func (u *undurable) forget(id order.FileID) { delete(u.files, id) }
 
 // settle forgets the files that survive since the journal is on the disk up to synced, and
 // returns how many are left.
@@ -59,7 +63,7 @@ func (u *undurable) settle(synced int64) int {
 // journal is on the disk up to pos: its bytes may be there, but not what is to become of them.
 // s.mu is held.
 func (s *Space) undurableUntil(id uint64, pos int64) {
-	if op := s.mu.Ops[id]; op != nil && op.Kind == opPut {
+	if op := s.mu.Ops[id]; op != nil && op.Kind == order.Put {
 		s.mu.undurable.recorded(op.File, pos, false)
 	}
 }
@@ -67,10 +71,10 @@ func (s *Space) undurableUntil(id uint64, pos int64) {
 // survives notes that the bytes of a file survive the loss of power, as the journal says at pos. What
 // is to become of them may not: then the file does once the journal is on the disk up to there.
 // s.mu is held.
-func (s *Space) survives(id fileID, pos int64) {
+func (s *Space) survives(id order.FileID, pos int64) {
 	s.mu.undurable.forget(id)
 	f := s.mu.Files[id]
-	if f == nil || f.suspect() {
+	if f == nil || f.IsSuspect() {
 		return
 	}
 	k := s.mu.Keys[f.Key]
@@ -78,7 +82,7 @@ func (s *Space) survives(id fileID, pos int64) {
 		return
 	}
 	for _, op := range []uint64{k.Pending, k.Flight} {
-		if run := s.mu.runs[op]; run != nil && run.pos > s.journal.Synced() && s.mu.Ops[op].Kind == opPut && s.mu.Ops[op].File == id {
+		if run := s.mu.runs[op]; run != nil && run.pos > s.journal.Synced() && s.mu.Ops[op].Kind == order.Put && s.mu.Ops[op].File == id {
 			s.mu.undurable.recorded(id, pos, true)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
 
@@ -27,7 +29,7 @@ func optionsSum(o oss.PutOptions) uint64 {
 // createUpload begins an upload as w says, but for its ID and options, to be given to unuse. That
 // it was asked for is on the disk before, so that one whose answer is lost is found
 // and aborted, whatever happens.
-func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (oss.MultipartUpload, error) {
+func (s *Space) createUpload(ctx context.Context, w state.Upload, o oss.PutOptions) (oss.MultipartUpload, error) {
 	w.Options = optionsSum(o)
 	s.mu.Lock()
 	asked, before := s.ask(w)
@@ -50,9 +52,9 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 		return oss.MultipartUpload{}, err
 	}
 	w.ID = u.ID
-	begun := &groupRecord{Records: []record{&uploadBegunRecord{Upload: w}}}
+	begun := &state.Group{Records: []state.Record{&state.UploadBegun{Upload: w}}}
 	if !before {
-		begun.Records = append(begun.Records, &uploadEndedRecord{ID: asked})
+		begun.Records = append(begun.Records, &state.UploadEnded{ID: asked})
 	}
 	s.mu.Lock()
 	pos = s.record(begun)
@@ -71,26 +73,26 @@ func (s *Space) createUpload(ctx context.Context, w upload, o oss.PutOptions) (o
 // ask notes that an upload is asked for and returns the name that stands for it; before
 // says that it stands for an earlier one as well, which is still to be looked for. However
 // often the answer is lost, a key has one such name. s.mu is held.
-func (s *Space) ask(w upload) (id string, before bool) {
+func (s *Space) ask(w state.Upload) (id string, before bool) {
 	for _, u := range s.mu.Uploads {
-		if u.asked() && u.Key == w.Key && s.mu.using[u.ID] == 0 {
+		if u.Asked() && u.Key == w.Key && s.mu.using[u.ID] == 0 {
 			return u.ID, true
 		}
 	}
-	w.ID = fmt.Sprint(askedUpload, s.mu.NextOrder)
-	s.record(&uploadBegunRecord{Upload: w})
+	w.ID = fmt.Sprint(state.AskedUpload, s.mu.NextOrder)
+	s.record(&state.UploadBegun{Upload: w})
 	return w.ID, false
 }
 
 // findUpload returns an upload of a file that was begun before, with the same options,
 // to be given to unuse; idle, only one that nobody works at.
-func (s *Space) findUpload(key string, file fileID, partSize int64, o oss.PutOptions, idle bool) (oss.MultipartUpload, bool) {
+func (s *Space) findUpload(key string, file order.FileID, partSize int64, o oss.PutOptions, idle bool) (oss.MultipartUpload, bool) {
 	options := optionsSum(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found upload
+	var found state.Upload
 	for _, u := range s.mu.Uploads {
-		if u.Key != key || u.File != file || u.PartSize != partSize || u.Options != options || u.asked() || idle && s.mu.using[u.ID] > 0 {
+		if u.Key != key || u.File != file || u.PartSize != partSize || u.Options != options || u.Asked() || idle && s.mu.using[u.ID] > 0 {
 			continue
 		}
 		if u.ID == s.mu.newest[file] {
@@ -140,7 +142,7 @@ func (s *Space) endUpload(id string) {
 		if s.mu.newest[u.File] == id {
 			delete(s.mu.newest, u.File)
 		}
-		s.record(&uploadEndedRecord{ID: id})
+		s.record(&state.UploadEnded{ID: id})
 	}
 }
 
@@ -161,7 +163,7 @@ func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
 		s.mu.Unlock()
 		return at
 	}
-	var useless []upload
+	var useless []state.Upload
 	for _, u := range s.mu.Uploads {
 		if s.mu.using[u.ID] > 0 || s.useful(&u) {
 			continue
@@ -177,13 +179,13 @@ func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
 	for _, u := range useless {
 		var err error
 		began := time.Now()
-		if u.asked() {
+		if u.Asked() {
 			err = s.abortUnknown(ctx, u.Key)
 		} else {
 			err = s.bucket.AbortUpload(ctx, oss.MultipartUpload{Key: u.Key, ID: u.ID})
 		}
 		switch {
-		case err == nil && u.asked():
+		case err == nil && u.Asked():
 			if at := s.looked(u.ID, began); !at.IsZero() && (retry.IsZero() || at.Before(retry)) {
 				retry = at
 			}
@@ -209,8 +211,8 @@ func (s *Space) abortUseless(ctx context.Context) (retry time.Time) {
 
 // useful says whether what is there of an upload may still be needed: that of what is
 // being written, and one of what waits. s.mu is held.
-func (s *Space) useful(u *upload) bool {
-	if u.PartSize == 0 || u.asked() {
+func (s *Space) useful(u *state.Upload) bool {
+	if u.PartSize == 0 || u.Asked() {
 		return false
 	}
 	if w, st := s.mu.writing[u.File], s.mu.Files[u.File]; w != nil && st != nil && w.upload.ID == u.ID && w.opens > 0 {
@@ -226,10 +228,10 @@ func (s *Space) useful(u *upload) bool {
 	if op == nil {
 		op = s.mu.Ops[k.Flight]
 	}
-	if kept := s.mu.keptOf[u.File]; kept != 0 {
+	if kept := s.mu.KeptOf[u.File]; kept != 0 {
 		op = s.mu.Ops[kept]
 	}
-	if op == nil || op.Kind != opPut || op.File != u.File || op.Key != u.Key {
+	if op == nil || op.Kind != order.Put || op.File != u.File || op.Key != u.Key {
 		return false
 	}
 	// While an operation waits, its file may be written again and again.
@@ -248,7 +250,7 @@ func (s *Space) abortUnknown(ctx context.Context, key string) error {
 	}
 	s.mu.Lock()
 	for id := range s.mu.using {
-		if u := s.mu.Uploads[id]; u.asked() && u.Key == key {
+		if u := s.mu.Uploads[id]; u.Asked() && u.Key == key {
 			s.mu.Unlock()
 			return errCreating
 		}

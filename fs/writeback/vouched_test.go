@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
 )
 
 // newPartialFiles is newPartialWorld without content that travels inside records, and with a
@@ -204,7 +206,7 @@ func TestWhatIsLeftOfALargeObjectIsTold(t *testing.T) {
 		if _, err := w.copyDir(w.cfg.Dir, copied, true); err != nil {
 			t.Fatal(err)
 		}
-		for boot, want := range map[string]extent{"boot-0": {512, 16}, "later": {48, 16}} {
+		for boot, want := range map[string]presence.Extent{"boot-0": {Off: 512, Size: 16}, "later": {Off: 48, Size: 16}} {
 			l, err := openLeftAs(copied, syscall.LOCK_SH, boot)
 			if err != nil {
 				t.Fatal(err)
@@ -212,7 +214,7 @@ func TestWhatIsLeftOfALargeObjectIsTold(t *testing.T) {
 			found := false
 			for _, s := range l.report.Pending {
 				if s.Path == "old" && s.partial != nil {
-					own := s.partial.own(1000)
+					own := s.partial.Own(1000)
 					found = s.Suspect == (boot == "later") && own[len(own)-1] == want
 				}
 			}

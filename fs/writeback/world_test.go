@@ -22,6 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pailfs/pailfs/fs/writeback/internal/journal"
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/manifest"
 	metadata "github.com/pailfs/pailfs/manifest/attributes"
 	"github.com/pailfs/pailfs/oss"
@@ -127,7 +129,7 @@ func (c *fakeCache) Pin(oss.Object) (done func()) {
 func (c *fakeCache) Drop(obj oss.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.content, func(has oss.Object, _ []byte) bool { return sameBytes(has, obj) })
+	maps.DeleteFunc(c.content, func(has oss.Object, _ []byte) bool { return state.SameBytes(has, obj) })
 }
 
 func (c *fakeCache) MakeRoom(bytes int64) int64 {
@@ -471,14 +473,14 @@ func (w *world) copyDir(from, to string, powerLost bool) (synced map[string][]by
 }
 
 // records gives every record of the journal to each.
-func (w *world) records(each func(r record)) {
+func (w *world) records(each func(r state.Record)) {
 	w.Helper()
 	file, err := os.Open(filepath.Join(w.cfg.Dir, journal.Name))
 	if err != nil {
 		w.Fatal(err)
 	}
 	defer file.Close()
-	if _, _, err := replay(file, w.space.journal.Size(), func(r record, _ int64) error { each(r); return nil }); err != nil {
+	if _, _, err := state.Replay(file, w.space.journal.Size(), func(r state.Record, _ int64) error { each(r); return nil }); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -518,43 +520,43 @@ func (w *world) checkJournal() {
 		w.Fatal(err)
 	}
 	defer file.Close()
-	replayed := newState()
+	replayed := state.NewState()
 	_, _, rest, err := load(file, replayed)
 	if err != nil || rest != 0 {
 		w.Fatalf("replay: %v, %d bytes left over", err, rest)
 	}
-	if diff := compareStates(s.mu.state, replayed); diff != "" {
+	if diff := compareStates(s.mu.State, replayed); diff != "" {
 		w.Fatalf("a replay of the journal differs (-live +replayed):\n%s", diff)
 	}
-	for _, st := range []*state{s.mu.state, replayed} {
+	for _, st := range []*state.State{s.mu.State, replayed} {
 		w.checkDepends(st)
 		checkTally(w.T, st)
 	}
 }
 
 // checkDepends compares who needs an object with what a look at all files says.
-func (w *world) checkDepends(st *state) {
+func (w *world) checkDepends(st *state.State) {
 	w.Helper()
-	need := make(map[string][]fileID)
+	need := make(map[string][]order.FileID)
 	for id, f := range st.Files {
 		keys := []string{f.Object.Key}
 		if f.Partial != nil {
 			keys = append(keys, f.Partial.Base.Key)
 		}
 		for _, key := range slices.Compact(keys) {
-			if f.displacedNow() && f.elsewhere(key, st.Keys[key], f.Linked || st.keptOf[id] != 0) {
+			if f.DisplacedNow() && f.Elsewhere(key, st.Keys[key], f.Linked || st.KeptOf[id] != 0) {
 				need[key] = append(need[key], id)
 			}
 		}
 	}
 	for key, files := range need {
 		slices.Sort(files)
-		if got := st.depends(key); !slices.Equal(got, files) {
+		if got := st.Depends(key); !slices.Equal(got, files) {
 			w.Errorf("files %v need the object at %q, want %v", got, key, files)
 		}
 	}
 	for key := range st.Keys {
-		if got := st.depends(key); len(got) != len(need[key]) {
+		if got := st.Depends(key); len(got) != len(need[key]) {
 			w.Errorf("files %v need the object at %q, want %v", got, key, need[key])
 		}
 	}

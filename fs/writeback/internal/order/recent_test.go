@@ -1,4 +1,4 @@
-package writeback
+package order
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ func TestRecentSaysWhatALookAtEverythingWould(t *testing.T) {
 	dirs := []string{"", "a", "a/b", "a/b/c", "a/d", "ab", "e/f/g", "e/f"}
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		known := newRecent()
-		var all []*operation
+		known := NewRecent()
+		var all []*Operation
 		for now := uint64(1); now < 200; now++ {
 			switch i := r.IntN(len(all) + 1); {
 			case i == len(all) || len(all) < 4:
-				op := &operation{ID: now, Order: now, Dir: dirs[r.IntN(len(dirs))], Key: fmt.Sprint(r.IntN(20)), Barrier: r.IntN(2) == 0}
+				op := &Operation{ID: now, Order: now, Dir: dirs[r.IntN(len(dirs))], Key: fmt.Sprint(r.IntN(20)), Barrier: r.IntN(2) == 0}
 				all = append(all, op)
-				known.put(op)
+				known.Put(op)
 			case r.IntN(3) == 0:
-				known.remove(all[i])
+				known.Remove(all[i])
 				all = slices.Delete(all, i, i+1)
 			default:
 				all[i].After, all[i].Barrier = now, all[i].Barrier || r.IntN(4) == 0
@@ -29,29 +29,29 @@ func TestRecentSaysWhatALookAtEverythingWould(t *testing.T) {
 					all[i].Order = uint64(r.IntN(int(now)))
 					all[i].After = 0
 				}
-				known.put(all[i])
+				known.Put(all[i])
 			}
 			if len(known.ops) != len(all) {
 				t.Fatalf("seed %d: %d operations, want %d", seed, len(known.ops), len(all))
 			}
 			dir, after := dirs[r.IntN(len(dirs))], uint64(r.IntN(int(now)))
-			op := &operation{Dir: dir, Order: after, Key: fmt.Sprint(r.IntN(20))}
-			other := func(x *operation) bool { return x.Key != op.Key }
-			some := func(is func(x *operation) bool) bool {
-				return slices.ContainsFunc(all, func(x *operation) bool { return x.lasted() > after && is(x) })
+			op := &Operation{Dir: dir, Order: after, Key: fmt.Sprint(r.IntN(20))}
+			other := func(x *Operation) bool { return x.Key != op.Key }
+			some := func(is func(x *Operation) bool) bool {
+				return slices.ContainsFunc(all, func(x *Operation) bool { return x.Lasted() > after && is(x) })
 			}
-			beside := some(func(x *operation) bool { return other(x) && within(dir, x.Dir) })
-			apart := some(func(x *operation) bool { return x.Barrier && !within(x.Dir, dir) && !within(dir, x.Dir) })
-			below := some(func(x *operation) bool { return x.Barrier && x.Dir != dir && within(x.Dir, dir) })
+			beside := some(func(x *Operation) bool { return other(x) && Within(dir, x.Dir) })
+			apart := some(func(x *Operation) bool { return x.Barrier && !Within(x.Dir, dir) && !Within(dir, x.Dir) })
+			below := some(func(x *Operation) bool { return x.Barrier && x.Dir != dir && Within(x.Dir, dir) })
 			for _, c := range []struct {
 				name      string
 				got, want bool
 			}{
-				{"beside", known.beside(dir, after, other), beside},
-				{"a barrier", known.barrier(after, other), some(func(x *operation) bool { return other(x) && x.Barrier })},
+				{"beside", known.Beside(dir, after, other), beside},
+				{"a barrier", known.Barrier(after, other), some(func(x *Operation) bool { return other(x) && x.Barrier })},
 				{"below", known.barrierBelow(dir, after), below},
 				{"apart", known.barrierApart(dir, after), apart},
-				{"yields", known.yields(op), below && !apart && !beside},
+				{"yields", known.Yields(op), below && !apart && !beside},
 			} {
 				if c.got != c.want {
 					t.Fatalf("seed %d, moment %d, %q after %d: %s %v, want %v", seed, now, dir, after, c.name, c.got, c.want)
@@ -59,7 +59,7 @@ func TestRecentSaysWhatALookAtEverythingWould(t *testing.T) {
 			}
 		}
 		for _, op := range all {
-			known.remove(op)
+			known.Remove(op)
 		}
 		if !known.empty() {
 			t.Errorf("seed %d: something is left of nothing: %v", seed, known)

@@ -1,4 +1,4 @@
-package writeback
+package state
 
 import (
 	"encoding/binary"

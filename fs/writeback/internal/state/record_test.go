@@ -1,4 +1,4 @@
-package writeback
+package state
 
 import (
 	"bytes"
@@ -45,8 +45,8 @@ func fill(v reflect.Value, n *int) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		for i := range v.Len() {
-			if v.Type().Elem() == reflect.TypeFor[record]() {
-				v.Index(i).Set(reflect.ValueOf(&durableRecord{File: uint64(i), Gen: 7}))
+			if v.Type().Elem() == reflect.TypeFor[Record]() {
+				v.Index(i).Set(reflect.ValueOf(&Durable{File: uint64(i), Gen: 7}))
 				continue
 			}
 			fill(v.Index(i), n)
@@ -61,8 +61,8 @@ const (
 )
 
 // oneOfEach returns a record of every kind.
-func oneOfEach() []record {
-	var all []record
+func oneOfEach() []Record {
+	var all []Record
 	n := 0
 	add := func(k recordKind) {
 		if r := newRecord(k); r != nil {
@@ -91,7 +91,7 @@ func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 		t.Fatalf("%d kinds, want %d", len(all), int(lastKind)-unused)
 	}
 	for _, r := range all {
-		got, err := decodeBody(appendBody(nil, r))
+		got, err := DecodeBody(AppendBody(nil, r))
 		if err != nil {
 			t.Errorf("%T: %v", r, err)
 			continue
@@ -105,7 +105,7 @@ func TestEveryRecordComesBackAsItWasWritten(t *testing.T) {
 func TestJournalIsWhatItWas(t *testing.T) {
 	b := journal.Header()
 	for _, r := range oneOfEach() {
-		b = frame(b, r)
+		b = Frame(b, r)
 	}
 	if *update {
 		if err := os.WriteFile("testdata/journal.golden", b, 0o644); err != nil { //nolint:gosec // it is part of the source
@@ -123,14 +123,14 @@ func TestJournalIsWhatItWas(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, r := range oneOfEach() {
-		f.Add(appendBody(nil, r))
+		f.Add(AppendBody(nil, r))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := decodeBody(b)
+		r, err := DecodeBody(b)
 		if err != nil {
 			return
 		}
-		again, err := decodeBody(appendBody(nil, r))
+		again, err := DecodeBody(AppendBody(nil, r))
 		if err != nil {
 			t.Fatalf("%#v does not come back: %v", r, err)
 		}

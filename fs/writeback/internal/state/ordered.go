@@ -1,4 +1,4 @@
-package writeback
+package state
 
 import (
 	"strings"
@@ -14,7 +14,7 @@ type orderedNames map[string]*btree.BTreeG[orderedName]
 // orderedName is a name with what it means.
 type orderedName struct {
 	base string
-	name
+	Name
 }
 
 func (a orderedName) less(b orderedName) bool {
@@ -25,10 +25,10 @@ func (a orderedName) less(b orderedName) bool {
 }
 
 // shown reports whether there is a name that a listing shows.
-func (n name) shown() bool { return n.Kind != 0 && n.Kind != nameGone }
+func (n Name) shown() bool { return n.Kind != 0 && n.Kind != NameGone }
 
 // of returns the order of a directory that has these names.
-func (o orderedNames) of(dir string, names map[string]name) *btree.BTreeG[orderedName] {
+func (o orderedNames) of(dir string, names map[string]Name) *btree.BTreeG[orderedName] {
 	t := o[dir]
 	if t == nil {
 		t = btree.NewBTreeGOptions(orderedName.less, btree.Options{NoLocks: true})
@@ -43,7 +43,7 @@ func (o orderedNames) of(dir string, names map[string]name) *btree.BTreeG[ordere
 }
 
 // replace notes that base means now what it did not before. Either may be nothing.
-func (o orderedNames) replace(dir, base string, before, now name) {
+func (o orderedNames) replace(dir, base string, before, now Name) {
 	t := o[dir]
 	if t == nil {
 		return
@@ -56,9 +56,9 @@ func (o orderedNames) replace(dir, base string, before, now name) {
 	}
 }
 
-// after gives the names of which the key is larger than key to yield, until it returns false.
-func (o orderedNames) after(dir, key string, names map[string]name, yield func(base string, n name) bool) {
-	o.of(dir, names).Ascend(orderedName{base: "", name: name{Key: key + "\x00"}}, func(n orderedName) bool {
-		return yield(n.base, n.name)
+// After gives the names of which the key is larger than key to yield, until it returns false.
+func (o orderedNames) After(dir, key string, names map[string]Name, yield func(base string, n Name) bool) {
+	o.of(dir, names).Ascend(orderedName{base: "", Name: Name{Key: key + "\x00"}}, func(n orderedName) bool {
+		return yield(n.base, n.Name)
 	})
 }

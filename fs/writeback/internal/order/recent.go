@@ -1,26 +1,26 @@
-package writeback
+package order
 
 import "container/heap"
 
-// recent finds what was committed last in a directory, above it or below it: that is asked
+// Recent finds what was committed last in a directory, above it or below it: that is asked
 // each time that something is written again, and must not take the longer the more is
 // pending. It follows from the operations.
-type recent struct {
+type Recent struct {
 	dirs map[string]*recentDir
 	ops  map[uint64]*recentOp
 }
 
-// newRecent returns one that knows of nothing.
-func newRecent() recent {
-	return recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)}
+// NewRecent returns one that knows of nothing.
+func NewRecent() Recent {
+	return Recent{dirs: make(map[string]*recentDir), ops: make(map[uint64]*recentOp)}
 }
 
 // empty reports whether no operation is left, nor anything of one but the root.
-func (r *recent) empty() bool { return len(r.ops) == 0 && len(r.dirs) <= 1 }
+func (r *Recent) empty() bool { return len(r.ops) == 0 && len(r.dirs) <= 1 }
 
 // recentOp is an operation as it is in the heaps, lasted being its last commit.
 type recentOp struct {
-	op     *operation
+	op     *Operation
 	dir    *recentDir
 	lasted uint64
 	slot   int
@@ -41,30 +41,34 @@ type recentDir struct {
 	slot   int
 }
 
-func (x *recentOp) rank() uint64  { return x.lasted }
-func (x *recentOp) at() *int      { return &x.slot }
+func (x *recentOp) rank() uint64 { return x.lasted }
+
+func (x *recentOp) at() *int { return &x.slot }
+
 func (d *recentDir) rank() uint64 { return d.lasted }
-func (d *recentDir) at() *int     { return &d.slot }
 
-// lasted returns when op was committed last.
-func (op *operation) lasted() uint64 { return max(op.Order, op.After) }
+func (d *recentDir) at() *int { return &d.slot }
 
-// put takes note of op, which is new or was changed.
-func (r *recent) put(op *operation) {
+// Lasted returns when op was committed last.
+func (op *Operation) Lasted() uint64 { return max(op.Order, op.After) }
+
+// Put takes note of op, which is new or was changed.
+func (r *Recent) Put(op *Operation) {
 	if x := r.ops[op.ID]; x != nil && x.barrier == op.Barrier {
-		x.lasted = op.lasted()
+		x.lasted = op.Lasted()
 		heap.Fix(x.dir.heapOf(x), x.slot)
 		x.dir.raise()
 		return
 	}
-	r.remove(op)
-	x := &recentOp{op: op, dir: r.dir(op.Dir), lasted: op.lasted(), barrier: op.Barrier}
+	r.Remove(op)
+	x := &recentOp{op: op, dir: r.dir(op.Dir), lasted: op.Lasted(), barrier: op.Barrier}
 	r.ops[op.ID] = x
 	heap.Push(x.dir.heapOf(x), x)
 	x.dir.raise()
 }
 
-func (r *recent) remove(op *operation) {
+// Remove forgets op, if it is known.
+func (r *Recent) Remove(op *Operation) {
 	x := r.ops[op.ID]
 	if x == nil {
 		return
@@ -79,13 +83,13 @@ func (r *recent) remove(op *operation) {
 }
 
 // dir returns the directory at path.
-func (r *recent) dir(path string) *recentDir {
+func (r *Recent) dir(path string) *recentDir {
 	d := r.dirs[path]
 	if d == nil {
 		d = &recentDir{path: path}
 		r.dirs[path] = d
 		if path != "" {
-			d.up = r.dir(parent(path))
+			d.up = r.dir(Parent(path))
 			heap.Push(&d.up.below, d)
 		}
 	}
@@ -112,10 +116,10 @@ func (d *recentDir) raise() {
 	}
 }
 
-// beside reports whether what is wanted was committed after the moment, in dir or above it.
-func (r *recent) beside(dir string, after uint64, wanted func(*operation) bool) bool {
+// Beside reports whether what is wanted was committed after the moment, in dir or above it.
+func (r *Recent) Beside(dir string, after uint64, wanted func(*Operation) bool) bool {
 	of := func(x *recentOp) bool { return wanted(x.op) }
-	for ; ; dir = parent(dir) {
+	for ; ; dir = Parent(dir) {
 		if d := r.dirs[dir]; d != nil && (d.plain.some(after, of) || d.barriers.some(after, of)) {
 			return true
 		}
@@ -125,28 +129,28 @@ func (r *recent) beside(dir string, after uint64, wanted func(*operation) bool) 
 	}
 }
 
-// barrier reports whether a barrier that is wanted was committed after the moment.
-func (r *recent) barrier(after uint64, wanted func(*operation) bool) bool {
+// Barrier reports whether a barrier that is wanted was committed after the moment.
+func (r *Recent) Barrier(after uint64, wanted func(*Operation) bool) bool {
 	return r.dirs[""] != nil && r.dirs[""].barrier(after, wanted)
 }
 
-func (d *recentDir) barrier(after uint64, wanted func(*operation) bool) bool {
+func (d *recentDir) barrier(after uint64, wanted func(*Operation) bool) bool {
 	return d.barriers.some(after, func(x *recentOp) bool { return wanted(x.op) }) ||
 		d.below.some(after, func(x *recentDir) bool { return x.barrier(after, wanted) })
 }
 
 // barrierBelow reports whether a barrier was committed after the moment in a directory below dir.
-func (r *recent) barrierBelow(dir string, after uint64) bool {
+func (r *Recent) barrierBelow(dir string, after uint64) bool {
 	d := r.dirs[dir]
 	return d != nil && d.below.first() > after
 }
 
 // barrierApart reports whether a barrier was committed after the moment in a directory that is
 // neither dir, nor above it, nor below it.
-func (r *recent) barrierApart(dir string, after uint64) bool {
+func (r *Recent) barrierApart(dir string, after uint64) bool {
 	for dir != "" {
 		toward := dir
-		dir = parent(dir)
+		dir = Parent(dir)
 		if d := r.dirs[dir]; d != nil && d.below.some(after, func(x *recentDir) bool { return x.path != toward }) {
 			return true
 		}
@@ -154,12 +158,12 @@ func (r *recent) barrierApart(dir string, after uint64) bool {
 	return false
 }
 
-// yields reports whether op, whose content was committed again, leaves its place: what
+// Yields reports whether op, whose content was committed again, leaves its place: what
 // replaces something below its directory was committed since, and nothing beside it,
 // above or elsewhere waits for it.
-func (r *recent) yields(op *operation) bool {
-	other := func(x *operation) bool { return x.Key != op.Key }
-	return r.barrierBelow(op.Dir, op.Order) && !r.barrierApart(op.Dir, op.Order) && !r.beside(op.Dir, op.Order, other)
+func (r *Recent) Yields(op *Operation) bool {
+	other := func(x *Operation) bool { return x.Key != op.Key }
+	return r.barrierBelow(op.Dir, op.Order) && !r.barrierApart(op.Dir, op.Order) && !r.Beside(op.Dir, op.Order, other)
 }
 
 // top is a heap with the highest rank first, whose members know where they are.
@@ -168,8 +172,10 @@ type top[T interface {
 	at() *int
 }] []T
 
-func (h top[T]) Len() int           { return len(h) }
+func (h top[T]) Len() int { return len(h) }
+
 func (h top[T]) Less(i, j int) bool { return h[i].rank() > h[j].rank() }
+
 func (h top[T]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	*h[i].at(), *h[j].at() = i, j

@@ -1,14 +1,16 @@
-package writeback
+package state
 
 import (
 	"slices"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/order"
+	"github.com/pailfs/pailfs/fs/writeback/internal/presence"
 	"github.com/pailfs/pailfs/oss"
 )
 
-// partial says that only some bytes of a staged file are its own, and which: the rest
+// Partial says that only some bytes of a staged file are its own, and which: the rest
 // are those of an object. It is replaced, never changed.
-type partial struct {
+type Partial struct {
 	// Base is the object. After the file was published it is what it became: of what
 	// is not local that has the same bytes.
 	Base oss.Object
@@ -17,13 +19,13 @@ type partial struct {
 	Limit, Chunk int64
 	Local        string
 	// Tried are what requests of ours with unknown end may have made of the base's key.
-	Tried []intent
+	Tried []Intent
 }
 
-// presence returns what p says as a set that can be asked and changed.
-func (p *partial) presence() *presence { return newPresence(p.Limit, p.Chunk, p.Local) }
+// Presence returns what p says as a set that can be asked and changed.
+func (p *Partial) Presence() *presence.Set { return presence.New(p.Limit, p.Chunk, p.Local) }
 
-func (p *partial) walk(c *coder) {
+func (p *Partial) walk(c *coder) {
 	c.object(&p.Base)
 	c.int(&p.Limit)
 	c.int(&p.Chunk)
@@ -38,33 +40,34 @@ func (p *partial) walk(c *coder) {
 	}
 	p.Tried = nil
 	for ; n > 0 && c.err == nil; n-- {
-		var i intent
+		var i Intent
 		i.walk(c)
 		p.Tried = append(p.Tried, i)
 	}
 }
 
-// partialRecord says which bytes of a staged file are its own. It comes in one group
+// Lacks says which bytes of a staged file are its own. It comes in one group
 // with the record that stages or commits the file, and after that of a snapshot.
 // Without a base all of them are. What the one before said is vouched for until a
 // generation is durable.
-type partialRecord struct {
-	File    fileID
-	Partial partial
+type Lacks struct {
+	File    order.FileID
+	Partial Partial
 }
 
-func (*partialRecord) kind() recordKind { return kindPartial }
-func (r *partialRecord) walk(c *coder) {
+func (*Lacks) kind() recordKind { return kindPartial }
+
+func (r *Lacks) walk(c *coder) {
 	c.uint(&r.File)
 	r.Partial.walk(c)
 }
 
-func (r *partialRecord) apply(st *state) {
+func (r *Lacks) apply(st *State) {
 	f := st.Files[r.File]
 	if f == nil || !f.Staged {
 		return
 	}
-	st.tally.touch(r.File)
+	st.Tally.touch(r.File)
 	if f.Vouched == nil {
 		f.Vouched = f.Partial
 	}
@@ -80,61 +83,63 @@ func (r *partialRecord) apply(st *state) {
 }
 
 // same reports whether p and q say that the same bytes are there. There may be neither.
-func (p *partial) same(q *partial) bool {
+func (p *Partial) same(q *Partial) bool {
 	if p == nil || q == nil {
 		return p == q
 	}
 	return p.Base == q.Base && p.Limit == q.Limit && p.Chunk == q.Chunk && p.Local == q.Local
 }
 
-// cutRecord says that a staged file was cut: nothing from Limit on is the base's any
+// Cut says that a staged file was cut: nothing from Limit on is the base's any
 // more, also when the file is extended again before it is committed.
-type cutRecord struct {
-	File  fileID
+type Cut struct {
+	File  order.FileID
 	Limit int64
 }
 
-func (*cutRecord) kind() recordKind { return kindCut }
-func (r *cutRecord) walk(c *coder) {
+func (*Cut) kind() recordKind { return kindCut }
+
+func (r *Cut) walk(c *coder) {
 	c.uint(&r.File)
 	c.int(&r.Limit)
 }
 
-func (r *cutRecord) apply(st *state) {
+func (r *Cut) apply(st *State) {
 	f := st.Files[r.File]
 	if f == nil {
 		return
 	}
 	f.Partial, f.Vouched = f.Partial.cut(r.Limit), f.Vouched.cut(r.Limit)
-	st.tally.touch(r.File)
+	st.Tally.touch(r.File)
 }
 
 // cut returns p with a lower limit, if that is lower. There may be no p.
-func (p *partial) cut(limit int64) *partial {
+func (p *Partial) cut(limit int64) *Partial {
 	if p == nil || limit >= p.Limit {
 		return p
 	}
-	n := p.presence()
-	n.cut(limit)
+	n := p.Presence()
+	n.Cut(limit)
 	c := *p
-	c.Limit, c.Local = n.record()
+	c.Limit, c.Local = n.Record()
 	return &c
 }
 
-// rebasedRecord says that the base's key holds what we published of the file, although
+// Rebased says that the base's key holds what we published of the file, although
 // the answer to that was lost.
-type rebasedRecord struct {
-	File fileID
+type Rebased struct {
+	File order.FileID
 	Base oss.Object
 }
 
-func (*rebasedRecord) kind() recordKind { return kindRebased }
-func (r *rebasedRecord) walk(c *coder) {
+func (*Rebased) kind() recordKind { return kindRebased }
+
+func (r *Rebased) walk(c *coder) {
 	c.uint(&r.File)
 	c.object(&r.Base)
 }
 
-func (r *rebasedRecord) apply(st *state) {
+func (r *Rebased) apply(st *State) {
 	if f := st.Files[r.File]; f != nil {
 		st.rebase(f, r.Base)
 	}
@@ -142,8 +147,8 @@ func (r *rebasedRecord) apply(st *state) {
 
 // rebase makes base, which was published of f since it was staged, the base of what is
 // not local.
-func (st *state) rebase(f *fileState, base oss.Object) {
-	for _, p := range []**partial{&f.Partial, &f.Vouched} {
+func (st *State) rebase(f *File, base oss.Object) {
+	for _, p := range []**Partial{&f.Partial, &f.Vouched} {
 		if *p != nil {
 			with := **p
 			with.Base, with.Tried = base, nil
@@ -154,8 +159,8 @@ func (st *state) rebase(f *fileState, base oss.Object) {
 }
 
 // tries notes that the base's key may come to hold i, made of f.
-func (st *state) tries(f *fileState, key string, i intent) {
-	for _, p := range []**partial{&f.Partial, &f.Vouched} {
+func (st *State) tries(f *File, key string, i Intent) {
+	for _, p := range []**Partial{&f.Partial, &f.Vouched} {
 		if *p != nil && (*p).Base.Key == key && !slices.Contains((*p).Tried, i) {
 			with := **p
 			with.Tried = append(slices.Clone(with.Tried), i)
@@ -164,39 +169,39 @@ func (st *state) tries(f *fileState, key string, i intent) {
 	}
 }
 
-// elsewhere reports whether the object at key, of which k is believed, is needed for the
+// Elsewhere reports whether the object at key, of which k is believed, is needed for the
 // content of f, and what is going to become of that key is not f's own doing. wanted says
 // that the content is still to be published.
-func (f *fileState) elsewhere(key string, k *keyState, wanted bool) bool {
+func (f *File) Elsewhere(key string, k *Key, wanted bool) bool {
 	if f.restsElsewhere() && f.Partial.Base.Key == key {
 		// What somebody else has replaced cannot be kept.
-		return k == nil || len(k.Maybe) > 0 || sameBytes(k.Remote, f.Partial.Base)
+		return k == nil || len(k.Maybe) > 0 || SameBytes(k.Remote, f.Partial.Base)
 	}
 	return wanted && (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key == key && f.Key != key
 }
 
 // restsElsewhere reports whether f lacks bytes, and its name does not keep the object that has
 // them. What the disk has lost and put aside is never published, and holds back nothing.
-func (f *fileState) restsElsewhere() bool {
-	return f.Staged && f.Partial != nil && (f.Linked && f.Partial.Base.Key != f.Key || !f.Linked && !f.suspect())
+func (f *File) restsElsewhere() bool {
+	return f.Staged && f.Partial != nil && (f.Linked && f.Partial.Base.Key != f.Key || !f.Linked && !f.IsSuspect())
 }
 
-// displacedNow reports whether elsewhere is true of any key, or would be if f had a name, or
+// DisplacedNow reports whether elsewhere is true of any key, or would be if f had a name, or
 // whether f has left an object behind.
-func (f *fileState) displacedNow() bool {
-	if f.restsElsewhere() || f.leftBehind().ETag != "" {
+func (f *File) DisplacedNow() bool {
+	if f.restsElsewhere() || f.LeftBehind().ETag != "" {
 		return true
 	}
 	return (!f.Staged || f.Gen == f.BaseGen) && f.Object.ETag != "" && f.Object.Key != f.Key
 }
 
 // heldKeys returns the keys of which elsewhere may be true, and that of what f has left behind.
-func (f *fileState) heldKeys() []string {
+func (f *File) heldKeys() []string {
 	keys := []string{f.Object.Key}
 	if f.Partial != nil && f.Partial.Base.Key != f.Object.Key {
 		keys = append(keys, f.Partial.Base.Key)
 	}
-	if left := f.leftBehind(); left.ETag != "" && !slices.Contains(keys, left.Key) {
+	if left := f.LeftBehind(); left.ETag != "" && !slices.Contains(keys, left.Key) {
 		keys = append(keys, left.Key)
 	}
 	return keys
@@ -204,7 +209,7 @@ func (f *fileState) heldKeys() []string {
 
 // source returns the key of the object that f, or what it lacks, is to be copied from; ""
 // if it has all of its bytes.
-func (f *fileState) source() string {
+func (f *File) source() string {
 	switch {
 	case !f.Staged:
 		return f.Object.Key
@@ -214,30 +219,30 @@ func (f *fileState) source() string {
 	return ""
 }
 
-// own is how many bytes of the content are staged, and not a base's.
-func (f *fileState) own() int64 {
+// Own is how many bytes of the content are staged, and not a base's.
+func (f *File) Own() int64 {
 	size := max(f.Size, 0)
 	own := size
 	if f.Partial != nil {
-		for _, e := range f.Partial.presence().absent(0, size) {
-			own -= e.size
+		for _, e := range f.Partial.Presence().Absent(0, size) {
+			own -= e.Size
 		}
 	}
 	return own
 }
 
-// own returns the extents of size bytes that the staged file has.
-func (p *partial) own(size int64) []extent {
-	var own []extent
+// Own returns the extents of size bytes that the staged file has.
+func (p *Partial) Own(size int64) []presence.Extent {
+	var own []presence.Extent
 	at := int64(0)
-	for _, e := range p.presence().absent(0, size) {
-		if e.off > at {
-			own = append(own, extent{at, e.off - at})
+	for _, e := range p.Presence().Absent(0, size) {
+		if e.Off > at {
+			own = append(own, presence.Extent{Off: at, Size: e.Off - at})
 		}
-		at = e.end()
+		at = e.End()
 	}
 	if at < size {
-		own = append(own, extent{at, size - at})
+		own = append(own, presence.Extent{Off: at, Size: size - at})
 	}
 	return own
 }

@@ -1,4 +1,4 @@
-package writeback
+package presence
 
 import (
 	"encoding/binary"
@@ -9,13 +9,14 @@ import (
 // maxChunks is how many chunks a file has at most: they grow with it.
 const maxChunks = 1 << 20
 
-// extent is a stretch of a file.
-type extent struct{ off, size int64 }
+// Extent is a stretch of a file.
+type Extent struct{ Off, Size int64 }
 
-func (e extent) end() int64 { return e.off + e.size }
+// End is where the stretch ends.
+func (e Extent) End() int64 { return e.Off + e.Size }
 
-// chunkOf returns the size of the chunks of a file of a size, least or larger.
-func chunkOf(least, size int64) int64 {
+// ChunkOf returns the size of the chunks of a file of a size, least or larger.
+func ChunkOf(least, size int64) int64 {
 	chunk := least
 	for size > chunk*maxChunks {
 		chunk *= 2
@@ -23,7 +24,7 @@ func chunkOf(least, size int64) int64 {
 	return chunk
 }
 
-// presence says which bytes of a partial file are in its staged file: all from limit
+// Set says which bytes of a partial file are in its staged file: all from limit
 // on, and of those before it the chunks that were written here, which are local. The
 // others are the base's. It is never inferred from holes: to copy a directory fills
 // them, or makes some.
@@ -31,7 +32,7 @@ func chunkOf(least, size int64) int64 {
 // A chunk that is local stays so, and limit never grows: what was cut off is zeros
 // when the file is extended again. So whoever finds a byte to be the base's, fetches it,
 // and finds that again afterwards, has the right one.
-type presence struct {
+type Set struct {
 	chunk int64
 
 	mu struct {
@@ -41,25 +42,25 @@ type presence struct {
 		// missing counts the chunks below limit that are not local.
 		missing int
 		// watches are the publications that read the file now.
-		watches map[*watch]bool
+		watches map[*Watch]bool
 	}
 }
 
-// watch notices that the bytes below size change.
-type watch struct {
+// Watch notices that the bytes below size change.
+type Watch struct {
 	size      int64
 	disturbed bool
 }
 
-// newPresence returns what a record says: limit and chunk in bytes, and local as record returns
+// New returns what a record says: limit and chunk in bytes, and local as record returns
 // it. What it says of chunks that there are not, nobody has written.
-func newPresence(limit, chunk int64, local string) *presence {
-	n := &presence{chunk: max(chunk, 1)}
+func New(limit, chunk int64, local string) *Set {
+	n := &Set{chunk: max(chunk, 1)}
 	n.mu.limit = min(max(limit, 0), 1<<50)
 	for n.mu.limit/n.chunk > 2*maxChunks {
 		n.chunk *= 2 // nobody has written such a record
 	}
-	n.mu.watches = make(map[*watch]bool)
+	n.mu.watches = make(map[*Watch]bool)
 	chunks := n.chunks()
 	n.mu.local = make([]uint64, (chunks+63)/64)
 	at, runs := 0, []byte(local)
@@ -82,26 +83,26 @@ func newPresence(limit, chunk int64, local string) *presence {
 }
 
 // chunks is how many there are below the limit.
-func (n *presence) chunks() int { return int((n.mu.limit + n.chunk - 1) / n.chunk) }
+func (n *Set) chunks() int { return int((n.mu.limit + n.chunk - 1) / n.chunk) }
 
-func (n *presence) count() {
+func (n *Set) count() {
 	n.mu.missing = n.chunks()
 	for _, word := range n.mu.local {
 		n.mu.missing -= bits.OnesCount64(word)
 	}
 }
 
-func (n *presence) has(i int) bool { return n.mu.local[i/64]&(1<<(i%64)) != 0 }
+func (n *Set) has(i int) bool { return n.mu.local[i/64]&(1<<(i%64)) != 0 }
 
 // extent returns the bytes of a chunk that are the base's unless it is local.
-func (n *presence) extent(i int) extent {
+func (n *Set) extent(i int) Extent {
 	off := int64(i) * n.chunk
-	return extent{off, min(n.chunk, n.mu.limit-off)}
+	return Extent{off, min(n.chunk, n.mu.limit-off)}
 }
 
 // next returns the first chunk from i on that is local, or the first that is not; chunks if there
 // is none.
-func (n *presence) next(i int, local bool) int {
+func (n *Set) next(i int, local bool) int {
 	chunks := n.chunks()
 	for i < chunks {
 		word := n.mu.local[i/64]
@@ -116,9 +117,9 @@ func (n *presence) next(i int, local bool) int {
 	return chunks
 }
 
-// record returns what tells it in the journal: pairs of how many chunks are not local,
+// Record returns what tells it in the journal: pairs of how many chunks are not local,
 // and how many after them are.
-func (n *presence) record() (limit int64, local string) {
+func (n *Set) Record() (limit int64, local string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var runs []byte
@@ -134,24 +135,25 @@ func (n *presence) record() (limit int64, local string) {
 	}
 }
 
-// presenceMark tells whether a presence has changed.
-type presenceMark struct {
-	of    *presence
-	limit int64
-	local string
+// Mark tells whether a presence has changed.
+type Mark struct {
+	of *Set
+	// Limit and Local are what [Set.Record] returned.
+	Limit int64
+	Local string
 }
 
-// mark returns what tells whether n, or which one there is, has changed since. There may be none.
-func (n *presence) mark() presenceMark {
+// Mark returns what tells whether n, or which one there is, has changed since. There may be none.
+func (n *Set) Mark() Mark {
 	if n == nil {
-		return presenceMark{}
+		return Mark{}
 	}
-	limit, local := n.record()
-	return presenceMark{n, limit, local}
+	limit, local := n.Record()
+	return Mark{n, limit, local}
 }
 
-// lacks reports whether any byte is the base's. Of no presence none is.
-func (n *presence) lacks() bool {
+// Lacks reports whether any byte is the base's. Of no presence none is.
+func (n *Set) Lacks() bool {
 	if n == nil {
 		return false
 	}
@@ -160,14 +162,14 @@ func (n *presence) lacks() bool {
 	return n.mu.missing > 0
 }
 
-// absent returns the extents from off on, of size bytes, that are the base's.
-func (n *presence) absent(off, size int64) []extent {
+// Absent returns the extents from off on, of size bytes, that are the base's.
+func (n *Set) Absent(off, size int64) []Extent {
 	if n == nil || size <= 0 {
 		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []extent
+	var all []Extent
 	end := min(off+size, n.mu.limit)
 	if off >= end {
 		return nil
@@ -175,23 +177,23 @@ func (n *presence) absent(off, size int64) []extent {
 	for i := n.next(int(off/n.chunk), false); int64(i)*n.chunk < end; {
 		stop := n.next(i, true)
 		from := max(off, int64(i)*n.chunk)
-		all = append(all, extent{from, min(int64(stop)*n.chunk, end) - from})
+		all = append(all, Extent{from, min(int64(stop)*n.chunk, end) - from})
 		i = n.next(stop, false)
 	}
 	return all
 }
 
-// torn returns the chunks, as far as they are the base's, of which a change of size
+// Torn returns the chunks, as far as they are the base's, of which a change of size
 // bytes at off leaves some as they are.
-func (n *presence) torn(off, size int64) []extent {
+func (n *Set) Torn(off, size int64) []Extent {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []extent
+	var all []Extent
 	end := min(off+size, n.mu.limit)
 	for at := off; at < end; {
 		i := int(at / n.chunk)
 		e := n.extent(i)
-		if !n.has(i) && (off > e.off || off+size < e.end()) {
+		if !n.has(i) && (off > e.Off || off+size < e.End()) {
 			all = append(all, e)
 		}
 		at = int64(i+1) * n.chunk
@@ -199,8 +201,8 @@ func (n *presence) torn(off, size int64) []extent {
 	return all
 }
 
-// changed makes the chunks of a change local.
-func (n *presence) changed(off, size int64) {
+// Changed makes the chunks of a change local.
+func (n *Set) Changed(off, size int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for at, end := off, min(off+size, n.mu.limit); at < end; {
@@ -213,8 +215,8 @@ func (n *presence) changed(off, size int64) {
 	}
 }
 
-// cut lowers the limit and reports whether it was higher.
-func (n *presence) cut(size int64) bool {
+// Cut lowers the limit and reports whether it was higher.
+func (n *Set) Cut(size int64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if size >= n.mu.limit {
@@ -230,23 +232,24 @@ func (n *presence) cut(size int64) bool {
 	return true
 }
 
-// watch begins to notice changes of the first size bytes, until unwatch.
-func (n *presence) watch(size int64) *watch {
+// Watch begins to notice changes of the first size bytes, until unwatch.
+func (n *Set) Watch(size int64) *Watch {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	w := &watch{size: size}
+	w := &Watch{size: size}
 	n.mu.watches[w] = true
 	return w
 }
 
-func (n *presence) unwatch(w *watch) {
+// Unwatch ends what Watch began.
+func (n *Set) Unwatch(w *Watch) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.mu.watches, w)
 }
 
-// disturb says that bytes from off on change.
-func (n *presence) disturb(off int64) {
+// Disturb says that bytes from off on change.
+func (n *Set) Disturb(off int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w := range n.mu.watches {
@@ -254,17 +257,17 @@ func (n *presence) disturb(off int64) {
 	}
 }
 
-// undisturbed reports whether nothing changed that w watches.
-func (n *presence) undisturbed(w *watch) bool {
+// Undisturbed reports whether nothing changed that w watches.
+func (n *Set) Undisturbed(w *Watch) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !w.disturbed
 }
 
-// first returns the first chunk of which the bytes are the base's, and whether there is
+// First returns the first chunk of which the bytes are the base's, and whether there is
 // one.
-func (n *presence) first() (e extent, lacks bool) {
-	if !n.lacks() {
+func (n *Set) First() (e Extent, lacks bool) {
+	if !n.Lacks() {
 		return e, false
 	}
 	n.mu.Lock()

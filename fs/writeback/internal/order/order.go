@@ -1,45 +1,46 @@
-package writeback
+package order
 
 import (
 	"iter"
 	"slices"
 	"sort"
-	"strings"
 )
 
-// overtakeWindow is how far apart the closes of two new small files, or two removals, may
+// OvertakeWindow is how far apart the closes of two new small files, or two removals, may
 // be for the later one to be published first, in nanoseconds.
-const overtakeWindow = int64(1e9)
+const OvertakeWindow = int64(1e9)
 
-// maxRunning is how many operations run at once; the limiter of the object store decides
+// MaxRunning is how many operations run at once; the limiter of the object store decides
 // what of that is in flight. A scan need not find more that may begin.
-const maxRunning = 128
+const MaxRunning = 128
 
-// opQueue has operations in the order in which they were wanted.
-type opQueue struct {
+// Queue has operations in the order in which they were wanted.
+type Queue struct {
 	items []queued
 	gone  int
 }
 
 type queued struct {
 	order, id uint64
-	op        *operation
+	op        *Operation
 }
 
 func (q queued) less(order, id uint64) bool {
 	return q.order < order || q.order == order && q.id < id
 }
 
-func (q *opQueue) find(op *operation) int {
+func (q *Queue) find(op *Operation) int {
 	return sort.Search(len(q.items), func(i int) bool { return !q.items[i].less(op.Order, op.ID) })
 }
 
-func (q *opQueue) add(op *operation) {
+// Add puts op in its place.
+func (q *Queue) Add(op *Operation) {
 	// New ones come last, but for those of a snapshot's making.
 	q.items = slices.Insert(q.items, q.find(op), queued{op.Order, op.ID, op})
 }
 
-func (q *opQueue) remove(op *operation) {
+// Remove takes op out, if it is there; its order must be what it was when it was added.
+func (q *Queue) Remove(op *Operation) {
 	i := q.find(op)
 	if i == len(q.items) || q.items[i].op != op {
 		return
@@ -51,11 +52,11 @@ func (q *opQueue) remove(op *operation) {
 	}
 }
 
-func (q *opQueue) len() int { return len(q.items) - q.gone }
+func (q *Queue) len() int { return len(q.items) - q.gone }
 
-// all gives the operations in their order.
-func (q *opQueue) all() iter.Seq[*operation] {
-	return func(yield func(*operation) bool) {
+// All gives the operations in their order.
+func (q *Queue) All() iter.Seq[*Operation] {
+	return func(yield func(*Operation) bool) {
 		for _, x := range q.items {
 			if x.op != nil && !yield(x.op) {
 				return
@@ -64,21 +65,21 @@ func (q *opQueue) all() iter.Seq[*operation] {
 	}
 }
 
-// standing is what the order has to know of an operation beside itself.
-type standing struct {
+// Standing is what the order has to know of an operation beside itself.
+type Standing struct {
 	// failing: it cannot succeed as things are, and holds back only what is beside or
 	// above it. refused: it fails until somebody does something, and so does what is behind it
 	// in its directory.
-	failing, refused bool
-	// kept, of a removal, is the publication that must not come after it; see keptFor. held: it
+	Failing, Refused bool
+	// Kept, of a removal, is the publication that must not come after it; see KeptFor. held: it
 	// must not begin as things are, and is absent.
-	kept *operation
-	held bool
-	// absent: it holds back nothing.
-	absent bool
-	// small: it is a new small file or a directory, which may be overtaken by others
+	Kept *Operation
+	Held bool
+	// Absent: it holds back nothing.
+	Absent bool
+	// Small: it is a new small file or a directory, which may be overtaken by others
 	// of its second.
-	small bool
+	Small bool
 }
 
 // mark is what is unfinished in a directory or below it. refused says that something of it is,
@@ -92,7 +93,7 @@ type mark struct {
 // on. It has to wait for what came between its place and its last commit, but for
 // what waits for itself.
 type stretched struct {
-	op    *operation
+	op    *Operation
 	index int
 	// failing is what its standing says, blocked that it has to wait.
 	failing, blocked bool
@@ -106,18 +107,19 @@ type stretched struct {
 const maxStretched = 64
 
 // meet takes note of a later operation.
-func (x *stretched) meet(op *operation, failing bool) {
+func (x *stretched) meet(op *Operation, failing bool) {
 	switch {
 	case op.Order >= x.op.After:
 	case op.Barrier || x.waiting[op.Dir]:
-		markAbove(x.waiting, op.Dir)
-	case x.op.Barrier && !failing || within(op.Dir, x.op.Dir):
+		MarkAbove(x.waiting, op.Dir)
+	case x.op.Barrier && !failing || Within(op.Dir, x.op.Dir):
 		x.blocked = true
 	}
 }
 
-func markAbove(marks map[string]bool, dir string) {
-	for ; ; dir = parent(dir) {
+// MarkAbove marks dir and all directories above it.
+func MarkAbove(marks map[string]bool, dir string) {
+	for ; ; dir = Parent(dir) {
 		marks[dir] = true
 		if dir == "" {
 			return
@@ -125,19 +127,14 @@ func markAbove(marks map[string]bool, dir string) {
 	}
 }
 
-// within reports whether dir is above or below it.
-func within(dir, above string) bool {
-	return above == "" || dir == above || strings.HasPrefix(dir, above+"/")
-}
-
-// verdict is an operation, and whether the order lets it begin; failing as in its standing. A
+// Verdict is an operation, and whether the order lets it begin; failing as in its standing. A
 // removal that is held waits for the publication kept.
-type verdict struct {
-	op, kept       *operation
-	ready, failing bool
+type Verdict struct {
+	Op, Kept       *Operation
+	Ready, failing bool
 }
 
-// scan says of each operation in order, until enough returns true, whether the order
+// Scan says of each operation in order, until enough returns true, whether the order
 // of publication (promise 4) lets it begin.
 //
 // An operation waits for those before it in its own directory or below, and if it
@@ -150,7 +147,7 @@ type verdict struct {
 // It goes on beyond enough while nothing was found that may begin and succeed, and
 // something waits for what is further on: what waits for that in turn may be more
 // than enough.
-func (q *opQueue) scan(of func(*operation) standing, enough func(*operation) bool) []verdict {
+func (q *Queue) Scan(of func(*Operation) Standing, enough func(*Operation) bool) []Verdict {
 	s := scanning{of: of, marks: make(map[string]mark), removed: make(map[string]bool), stuck: make(map[string]bool)}
 	for _, x := range q.items {
 		if x.op == nil {
@@ -158,24 +155,24 @@ func (q *opQueue) scan(of func(*operation) standing, enough func(*operation) boo
 		}
 		s.next(x.op)
 		// What fails may hold up any number behind it, and what others can do comes after.
-		if enough(x.op) && (s.able >= maxRunning || !s.failing && (s.able > 0 || s.reached())) {
+		if enough(x.op) && (s.able >= MaxRunning || !s.failing && (s.able > 0 || s.reached())) {
 			break
 		}
 	}
 	for _, x := range s.stretched {
-		s.verdicts[x.index].ready = !x.blocked && (s.last >= x.op.After || s.all(q))
+		s.verdicts[x.index].Ready = !x.blocked && (s.last >= x.op.After || s.all(q))
 	}
 	return s.verdicts
 }
 
-// awaited returns the operations that are chosen, and all that the order lets them wait
+// Awaited returns the operations that are chosen, and all that the order lets them wait
 // for, perhaps more.
-func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) bool) (found []*operation) {
+func (q *Queue) Awaited(of func(*Operation) Standing, chosen func(*Operation) bool) (found []*Operation) {
 	// Something waits for what is before a place in a directory or below it, or for all
 	// before a place that is not failing.
 	below, all := make(map[string]uint64), uint64(0)
-	before := func(op *operation) bool {
-		for dir := op.Dir; ; dir = parent(dir) {
+	before := func(op *Operation) bool {
+		for dir := op.Dir; ; dir = Parent(dir) {
 			if op.Order < below[dir] {
 				return true
 			}
@@ -184,13 +181,13 @@ func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) 
 			}
 		}
 	}
-	waited := func(op *operation) bool {
+	waited := func(op *Operation) bool {
 		near := before(op)
 		if !near && op.Order >= all {
 			return false
 		}
 		st := of(op)
-		return !st.absent && (near || !st.failing)
+		return !st.Absent && (near || !st.Failing)
 	}
 	for again := true; again; {
 		again, found = false, found[:0]
@@ -200,7 +197,7 @@ func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) 
 				continue
 			}
 			found = append(found, op)
-			place := op.lasted()
+			place := op.Lasted()
 			// What is between its place and its last commit was passed already.
 			if place > below[op.Dir] {
 				below[op.Dir] = place
@@ -217,7 +214,7 @@ func (q *opQueue) awaited(of func(*operation) standing, chosen func(*operation) 
 
 // scanning is the state of one scan.
 type scanning struct {
-	of      func(*operation) standing
+	of      func(*Operation) Standing
 	marks   map[string]mark
 	waiting int
 	// removing counts those of waiting that are removals, the oldest of which is of
@@ -228,7 +225,7 @@ type scanning struct {
 	// stuck are the directories of barriers that are behind what is refused.
 	stuck    map[string]bool
 	group    []member
-	verdicts []verdict
+	verdicts []Verdict
 	// stretched are those that would be ready at their place.
 	stretched []*stretched
 	last      uint64
@@ -240,14 +237,14 @@ type scanning struct {
 
 // member is an operation of the present Order.
 type member struct {
-	op       *operation
-	standing standing
+	op       *Operation
+	standing Standing
 	// behind says that it is behind what is refused.
 	behind bool
 }
 
 // all reports whether the scan has come to the end of q.
-func (s *scanning) all(q *opQueue) bool { return len(s.verdicts) == q.len() }
+func (s *scanning) all(q *Queue) bool { return len(s.verdicts) == q.len() }
 
 // reached reports whether the scan has seen all that one of stretched may have to wait
 // for.
@@ -274,60 +271,60 @@ func (s *scanning) stretches(failing bool) bool {
 }
 
 // next judges one more operation.
-func (s *scanning) next(op *operation) {
+func (s *scanning) next(op *Operation) {
 	if len(s.group) > 0 && s.group[0].op.Order != op.Order {
 		s.pass()
 	}
 	st := s.of(op)
 	m, behind := s.marks[op.Dir]
-	stuck := m.refused || op.Kind == opDelete && above(s.stuck, op.Dir)
-	st.failing, st.refused = st.failing || stuck, st.refused || stuck
-	s.failing = s.failing || st.failing
-	if st.kept != nil && s.fails(st.kept) {
-		st.held, st.absent = true, true
+	stuck := m.refused || op.Kind == Delete && above(s.stuck, op.Dir)
+	st.Failing, st.Refused = st.Failing || stuck, st.Refused || stuck
+	s.failing = s.failing || st.Failing
+	if st.Kept != nil && s.fails(st.Kept) {
+		st.Held, st.Absent = true, true
 	}
 	ready := !op.Barrier || s.waiting == 0
 	if behind && ready {
-		ready = !m.strict && !op.Barrier && st.small && op.Again-m.oldest <= overtakeWindow
+		ready = !m.strict && !op.Barrier && st.Small && op.Again-m.oldest <= OvertakeWindow
 	}
-	ready = (ready || op.Kind == opDelete && s.amongRemovals(op)) && !st.held && !stuck
-	if !st.absent {
+	ready = (ready || op.Kind == Delete && s.amongRemovals(op)) && !st.Held && !stuck
+	if !st.Absent {
 		for _, x := range s.stretched {
-			x.meet(op, st.failing)
+			x.meet(op, st.Failing)
 		}
 	}
 	if ready && op.After > op.Order {
 		ready = false
-		if s.stretches(st.failing) {
-			x := &stretched{op: op, index: len(s.verdicts), failing: st.failing, waiting: make(map[string]bool)}
-			markAbove(x.waiting, op.Dir)
+		if s.stretches(st.Failing) {
+			x := &stretched{op: op, index: len(s.verdicts), failing: st.Failing, waiting: make(map[string]bool)}
+			MarkAbove(x.waiting, op.Dir)
 			s.stretched = append(s.stretched, x)
 		}
 	}
-	if ready && !st.failing && !st.absent {
+	if ready && !st.Failing && !st.Absent {
 		s.able++
 	}
 	s.last = op.Order
 	s.group = append(s.group, member{op, st, stuck})
-	v := verdict{op: op, ready: ready, failing: st.failing}
-	if st.held {
-		v.kept = st.kept
+	v := Verdict{Op: op, Ready: ready, failing: st.Failing}
+	if st.Held {
+		v.Kept = st.Kept
 	}
 	s.verdicts = append(s.verdicts, v)
 }
 
 // fails reports whether op was met, and cannot succeed as things are.
-func (s *scanning) fails(op *operation) bool {
+func (s *scanning) fails(op *Operation) bool {
 	i := sort.Search(len(s.verdicts), func(i int) bool {
-		return !queued{s.verdicts[i].op.Order, s.verdicts[i].op.ID, nil}.less(op.Order, op.ID)
+		return !queued{s.verdicts[i].Op.Order, s.verdicts[i].Op.ID, nil}.less(op.Order, op.ID)
 	})
-	return i < len(s.verdicts) && s.verdicts[i].op == op && s.verdicts[i].failing
+	return i < len(s.verdicts) && s.verdicts[i].Op == op && s.verdicts[i].failing
 }
 
 // amongRemovals reports whether all that op, a removal, would have to wait for are
 // removals of the same second, and none of them in a directory above.
-func (s *scanning) amongRemovals(op *operation) bool {
-	if s.waiting != s.removing || op.At-s.oldestRemoval > overtakeWindow {
+func (s *scanning) amongRemovals(op *Operation) bool {
+	if s.waiting != s.removing || op.At-s.oldestRemoval > OvertakeWindow {
 		return false
 	}
 	if m, ok := s.marks[op.Dir]; ok && !m.removals {
@@ -339,7 +336,7 @@ func (s *scanning) amongRemovals(op *operation) bool {
 // above reports whether any directory above dir is among dirs.
 func above(dirs map[string]bool, dir string) bool {
 	for dir != "" && len(dirs) > 0 {
-		if dir = parent(dir); dirs[dir] {
+		if dir = Parent(dir); dirs[dir] {
 			return true
 		}
 	}
@@ -350,14 +347,14 @@ func above(dirs map[string]bool, dir string) bool {
 func (s *scanning) pass() {
 	for _, m := range s.group {
 		op, st := m.op, m.standing
-		if st.absent {
+		if st.Absent {
 			continue
 		}
 		if m.behind && op.Barrier {
 			s.stuck[op.Dir] = true
 		}
-		removal := op.Kind == opDelete && !st.failing
-		if !st.failing {
+		removal := op.Kind == Delete && !st.Failing
+		if !st.Failing {
 			s.waiting++
 		}
 		if removal {
@@ -366,14 +363,14 @@ func (s *scanning) pass() {
 			}
 			s.removed[op.Dir] = true
 		}
-		for dir := op.Dir; ; dir = parent(dir) {
+		for dir := op.Dir; ; dir = Parent(dir) {
 			left, ok := s.marks[dir]
 			if !ok {
 				left.oldest, left.removals = op.At, true
 			}
 			left.removals = left.removals && removal
-			left.refused = left.refused || st.refused
-			left.strict = left.strict || !st.small || op.Barrier || st.failing
+			left.refused = left.refused || st.Refused
+			left.strict = left.strict || !st.Small || op.Barrier || st.Failing
 			left.oldest = min(left.oldest, op.At)
 			s.marks[dir] = left
 			if dir == "" {
@@ -382,9 +379,4 @@ func (s *scanning) pass() {
 		}
 	}
 	s.group = s.group[:0]
-}
-
-// parent returns the directory above dir, which is not the root.
-func parent(dir string) string {
-	return dir[:max(strings.LastIndexByte(dir, '/'), 0)]
 }
