@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pailfs/pailfs/internal/durable"
+	"github.com/pailfs/pailfs/cache/durable"
 	"github.com/pailfs/pailfs/manifest/keysort"
 	"github.com/pailfs/pailfs/manifest/snapfile"
 )

@@ -14,7 +14,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/pailfs/pailfs/internal/durable"
+	"github.com/pailfs/pailfs/cache/durable"
 )
 
 // The caches of volumes outlive what else a node knows of them: data that was not uploaded lies there when the node is

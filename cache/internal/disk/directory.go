@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pailfs/pailfs/cache/durable"
 	"github.com/pailfs/pailfs/cache/internal/content"
-	"github.com/pailfs/pailfs/internal/durable"
 )
 
 // What lies in a cache directory. cache/FORMAT.md describes it.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/pailfs/pailfs/internal/durable"
+	"github.com/pailfs/pailfs/cache/durable"
 )
 
 func TestReplaceFileLeavesTheNewContentAlone(t *testing.T) {
