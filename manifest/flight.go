@@ -169,6 +169,7 @@ func (l *Live) fly(ctx context.Context, from oss.Lister, prefix string, f *fligh
 	}
 	if !f.forgotten {
 		l.change(d, func() { d.insert(run, l.cfg.TTL) })
+		l.expire(run.sent)
 		l.evict(run)
 	}
 	l.sweep(d)

@@ -98,6 +98,8 @@ type Live struct {
 		directories map[string]*directory
 		// bytes and entries are what they hold.
 		bytes, entries int64
+		// expiredAt is when what had expired was dropped last.
+		expiredAt time.Time
 	}
 }
 
@@ -120,6 +122,7 @@ func NewLive(cfg LiveConfig, b Source, reg prometheus.Registerer, log *slog.Logg
 	}
 	l.root, l.stop = context.WithCancel(context.Background())
 	l.mu.directories = make(map[string]*directory)
+	l.mu.expiredAt = time.Now()
 	return l, nil
 }
 

@@ -665,6 +665,43 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+func TestWhatHasExpiredIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, ttl = 2000, time.Second
+		b := newNumberedBucket("large/", 5000)
+		for i := range many {
+			b.put(fmt.Sprintf("d%04d/x", i), 1)
+		}
+		l := newTestLive(t, LiveConfig{TTL: ttl}, b)
+		defer l.Close()
+		held := func() int64 {
+			synctest.Wait()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.mu.bytes
+		}
+		if got := len(readAll(t, l, "large", 500)); got != 5000 {
+			t.Fatalf("%d entries", got)
+		}
+		for i := range many {
+			mustFind(t, l, fmt.Sprintf("d%04d", i), "x")
+		}
+		before := held()
+		time.Sleep(2 * expireEvery)
+		mustFind(t, l, "d0000", "x")
+		after := held()
+		if before < many*directoryOverhead || after > before/10 {
+			t.Errorf("%d bytes were held, and %d are when almost all have expired", before, after)
+		}
+		assertAccounts(t, l)
+		requests := b.requests()
+		mustFind(t, l, "large", numbered("", 5000)[4000]) // of a large directory one asks for the name itself
+		if got := b.requests() - requests; got != 1 {
+			t.Errorf("%d requests for a name of a large directory that had expired", got)
+		}
+	})
+}
+
 func TestWhatIsUsedIsNotEvicted(t *testing.T) {
 	b := newNumberedBucket("big/", 20_000)
 	b.put("hot/x", 1)

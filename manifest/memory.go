@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"slices"
+	"time"
 )
 
 // directory returns what is known of the directory prefix, which may be nothing.
@@ -38,6 +39,37 @@ func (l *Live) account(bytes, entries int64) {
 	l.mu.entries += entries
 	l.metrics.bytes.Set(float64(l.mu.bytes))
 	l.metrics.entries.Set(float64(l.mu.entries))
+}
+
+// expireEvery is how often runs that have expired are dropped at most: every run is looked at.
+const expireEvery = 10 * time.Second
+
+// expire drops the runs that nobody may use any more, now and then: whoever mounts with a short TTL and
+// comes by many directories would hold MaxBytes of them. What is being asked for is left alone.
+// l.mu must be held.
+func (l *Live) expire(now time.Time) {
+	if now.Sub(l.mu.expiredAt) < max(expireEvery, l.cfg.TTL) {
+		return
+	}
+	l.mu.expiredAt = now
+	for _, d := range l.mu.directories {
+		if len(d.flights) > 0 || d.readers > 0 || len(d.runs) == 0 {
+			continue
+		}
+		var last *run // of a large directory: what was learned of it stays with one run
+		if d.large {
+			last = d.runs[len(d.runs)-1]
+		}
+		old := func(r *run) bool { return r != last && !r.sent.After(now.Add(-l.cfg.TTL)) }
+		if !slices.ContainsFunc(d.runs, old) {
+			continue
+		}
+		l.change(d, func() {
+			d.runs = slices.DeleteFunc(d.runs, old)
+			d.settle(l.cfg.TTL)
+		})
+		l.sweep(d)
+	}
 }
 
 // evict drops the runs that were not used for longest, but for keep, if the

@@ -17,8 +17,9 @@ import (
 const (
 	// smallLimit is the largest file that is sent in one request, from memory.
 	smallLimit = 8 << 20
-	// maxSmallBytes bounds the memory for small files.
-	maxSmallBytes = 64 << 20
+	// maxSmallBytes bounds the memory for small files. It is in the heap, so that it costs half as
+	// much again.
+	maxSmallBytes = 24 << 20
 	// maxPrepared is how many large files are uploaded ahead of their turn.
 	maxPrepared = 8
 	// lookAhead is how many waiting operations are considered at a time.
