@@ -694,7 +694,7 @@ func TestWhatHasExpiredIsNotHeld(t *testing.T) {
 			t.Errorf("%d bytes were held, and %d are when almost all have expired", before, after)
 		}
 		assertAccounts(t, l)
-		b.requests() // until now
+		b.requests()                                      // until now
 		mustFind(t, l, "large", numbered("", 5000)[4000]) // of a large directory one asks for the name itself
 		if got := b.requests(); got != 1 {
 			t.Errorf("%d requests for a name of a large directory that had expired", got)

@@ -85,7 +85,6 @@ func TestWhatAPeakTookIsGivenBackAtRest(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		limit, before := debug.SetMemoryLimit(-1), heldByHeap()
 		runtime.KeepAlive(peak)
-		peak = nil
 		time.Sleep(30 * time.Second)
 		after := heldByHeap()
 		stop()
