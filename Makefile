@@ -7,6 +7,7 @@ LINT      := .ci/tools/bin/golangci-lint
 HELM      := .ci/tools/bin/helm
 VULN      := .ci/tools/bin/govulncheck
 SBOM      := .ci/tools/bin/cyclonedx-gomod
+NFPM      := .ci/tools/bin/nfpm
 SANITY    := .ci/tools/bin/csi-sanity
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS   := -s -w -X main.version=$(VERSION)
@@ -14,8 +15,8 @@ LDFLAGS   := -s -w -X main.version=$(VERSION)
 KUBE_VERSION := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.36.3 gitMajor=1 gitMinor=36)
 # After that a package hangs: a busy machine with a slow disk takes ten times as long as others.
 HANGS     := -timeout 40m
-# The clients' suites, the tests of the whole and those in a browser have targets of their own.
-PKGS      ?= $(shell $(GO) list ./... | grep -v -e /conformance -e /systemtest -e /browsertest)
+# The clients' suites, the tests of the whole, those in a browser and of packages have targets of their own.
+PKGS      ?= $(shell $(GO) list ./... | grep -v -e /conformance -e /systemtest -e /browsertest -e /deploy/packages)
 
 # NVML's header marks what it keeps for old programs; the bindings cover it all.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
@@ -46,16 +47,19 @@ install: ## Install what was built: pailfs, pailfs-gpu, pailfs-kube, pailfs-csi,
 	install -D -m 0755 $(BIN)/pailfs-csi $(DESTDIR)/usr/local/bin/pailfs-csi
 	install -d -m 0755 $(DESTDIR)/sbin
 	ln -sf /usr/local/bin/pailfs $(DESTDIR)/sbin/mount.fuse.pailfs
-	install -D -m 0644 deploy/systemd/pailfs@.service $(DESTDIR)/etc/systemd/system/pailfs@.service
+	ln -sf /usr/local/bin/pailfs $(DESTDIR)/sbin/mount.pailfs
+	install -d -m 0755 $(DESTDIR)/etc/systemd/system
+	sed 's#/usr/bin/pailfs#/usr/local/bin/pailfs#' deploy/systemd/pailfs@.service >$(DESTDIR)/etc/systemd/system/pailfs@.service
 
 .PHONY: images
 images: deps build ## Build the container images pailfs, pailfs-kube and pailfs-csi with buildah, tagged TAG (default latest), without a registry.
 	deploy/docker/build $(BIN) $(or $(TAG),latest)
 
 .PHONY: dist
-dist: build $(SBOM) ## Pack into dist/, reproducibly: the programs with what they are made of (CycloneDX), the Python client's wheel and sources, SHA256SUMS.
+dist: build $(SBOM) $(NFPM) ## Pack into dist/, reproducibly: programs with their SBOM (CycloneDX), deb, rpm, Python wheel and sources, SHA256SUMS.
 	rm -rf dist
 	.ci/dist $(BIN) dist '$(VERSION)'
+	deploy/packages/build dist/pailfs-*-linux-*.tar.gz dist
 	.ci/python dist
 	.ci/sums dist
 
@@ -96,7 +100,7 @@ bench-manifest: ## Measure manifests of OBJECTS objects (default 10000000; about
 
 ##@ Test
 
-STAGES := deps build lint vuln unit page python race crash-short torture-short conformance e2e-kube-short e2e-node-short fuzz-short bench-short demo-short
+STAGES := deps build lint vuln unit page python race packages-short crash-short torture-short conformance e2e-kube-short e2e-node-short fuzz-short bench-short demo-short
 
 .PHONY: test
 test: ## Everything that CI holds, and how long each stage takes.
@@ -150,6 +154,10 @@ race: build ## The tests of the data path under the race detector.
 	$(GO) test -p 1 -race -short $(HANGS) $(filter-out %/fs/writeback,$(shell $(GO) list ./oss ./oss/credentials ./oss/limiter ./cache ./manifest/... ./fs/... ./prefetch/...))
 	@# Two timers of one synctest bubble that run at once share what the detector keeps of them (runtime/time.go, unlockAndRun).
 	GOMAXPROCS=1 $(GO) test -p 1 -race -short $(HANGS) ./fs/writeback
+
+.PHONY: packages-short
+packages-short: dist ## Packages installed, mounted by fstab, upgraded, removed and purged; packed again they are the same.
+	$(GO) test -count=1 $(HANGS) ./deploy/packages
 
 .PHONY: conformance
 conformance: build ## The vendor's SDK suites and S3 clients against ossemu.
@@ -259,6 +267,9 @@ $(VULN): .ci/tools/go.mod .ci/tools/go.sum
 
 $(SBOM): .ci/tools/sbom/go.mod .ci/tools/sbom/go.sum
 	cd .ci/tools/sbom && $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(CURDIR)/$(SBOM) github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+$(NFPM): .ci/tools/nfpm/go.mod .ci/tools/nfpm/go.sum
+	cd .ci/tools/nfpm && $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(CURDIR)/$(NFPM) github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 $(SANITY): .ci/tools/sanity/go.mod .ci/tools/sanity/go.sum
 	cd .ci/tools/sanity && $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(SANITY) github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity

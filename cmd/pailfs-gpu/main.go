@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/pailfs/pailfs/cmd/internal/command"
+	"github.com/pailfs/pailfs/cmd/internal/manual"
 	"github.com/pailfs/pailfs/deploy/gpu"
 )
 
@@ -24,6 +26,7 @@ type cli struct {
 	GPU     gpuCmd     `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
 	Run     runCmd     `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
 	Version versionCmd `cmd:"" help:"Show the version."`
+	Manual  manualCmd  `cmd:"" hidden:"" help:"Write the manual pages into a directory."`
 }
 
 // program is what a command may use of its surroundings.
@@ -38,6 +41,18 @@ type versionCmd struct{}
 func (versionCmd) Run(p program) error {
 	_, err := fmt.Fprintf(p.Stdout, "pailfs-gpu %s\n", p.Version)
 	return err
+}
+
+// manualCmd writes the pages that pailfs manual leaves to this program.
+type manualCmd struct {
+	Dir string `arg:"" placeholder:"DIR" help:"Directory to write into; it must exist."`
+}
+
+// Run writes the pages.
+func (c manualCmd) Run(p program, parsed *kong.Context) error {
+	pages := manual.Commands(parsed.Model, p.Version)
+	// pailfs has a page of its own for the command version.
+	return manual.Write(c.Dir, slices.DeleteFunc(pages, func(page manual.Page) bool { return page.File == "pailfs-version.1" }))
 }
 
 func main() {

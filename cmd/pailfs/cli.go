@@ -15,22 +15,27 @@ import (
 
 // cli is the grammar of the command line.
 type cli struct {
-	Mount    mountCmd      `cmd:"" help:"Mount a bucket, or a prefix of it."`
-	Umount   umountCmd     `cmd:"" help:"Unmount and wait until the daemon has ended."`
-	Drain    drainCmd      `cmd:"" help:"Say that the machine is about to go: uploads come before all else."`
-	Flush    flushCmd      `cmd:"" help:"Wait until what was written is in the object store."`
-	Staged   stagedCmd     `cmd:"" help:"List, upload, rescue or give up what a dead mount had not uploaded."`
-	LS       ls.Cmd        `cmd:"" name:"ls" help:"Show the mounts of this host and how each does."`
-	Status   statusCmd     `cmd:"" help:"Show what a mount does."`
-	Top      top.Cmd       `cmd:"" help:"Show what mounts do in a second, again and again."`
-	Doctor   doctor.Cmd    `cmd:"" help:"Look whether this host, and a bucket from it, are what a mount needs."`
-	GPU      gpuCmd        `cmd:"" name:"gpu" help:"Show the GPUs of this host, their health and who uses them."`
-	Run      gpuCmd        `cmd:"" name:"run" help:"Run a command on healthy, free GPUs beside a healthy mount."`
-	Manifest manifests.Cmd `cmd:"" help:"Make, publish and compare manifests: the names of a bucket, written down once."`
-	Warm     warmCmd       `cmd:"" help:"Bring files and folders into the cache."`
-	Evict    evictCmd      `cmd:"" help:"Remove files and folders from the cache."`
-	Config   configCmd     `cmd:"" help:"Show the settings in force and where each comes from."`
-	Version  versionCmd    `cmd:"" help:"Show the version."`
+	Mount      mountCmd      `cmd:"" help:"Mount a bucket, or a prefix of it."`
+	Umount     umountCmd     `cmd:"" help:"Unmount and wait until the daemon has ended."`
+	Drain      drainCmd      `cmd:"" help:"Say that the machine is about to go: uploads come before all else."`
+	Flush      flushCmd      `cmd:"" help:"Wait until what was written is in the object store."`
+	Staged     stagedCmd     `cmd:"" help:"List, upload, rescue or give up what a dead mount had not uploaded."`
+	LS         ls.Cmd        `cmd:"" name:"ls" help:"Show the mounts of this host and how each does."`
+	Status     statusCmd     `cmd:"" help:"Show what a mount does."`
+	Top        top.Cmd       `cmd:"" help:"Show what mounts do in a second, again and again."`
+	Doctor     doctor.Cmd    `cmd:"" help:"Look whether this host, and a bucket from it, are what a mount needs."`
+	GPU        gpuCmd        `cmd:"" name:"gpu" elsewhere:"pailfs-gpu" help:"Show the GPUs of this host, their health and who uses them."`
+	Run        gpuCmd        `cmd:"" name:"run" elsewhere:"pailfs-gpu" help:"Run a command on healthy, free GPUs beside a healthy mount."`
+	Manifest   manifests.Cmd `cmd:"" help:"Make, publish and compare manifests: the names of a bucket, written down once."`
+	Warm       warmCmd       `cmd:"" help:"Bring files and folders into the cache."`
+	Evict      evictCmd      `cmd:"" help:"Remove files and folders from the cache."`
+	Config     configCmd     `cmd:"" help:"Show the settings in force and where each comes from."`
+	Help       helpCmd       `cmd:"" help:"Show what a command does and takes."`
+	Completion completionCmd `cmd:"" help:"Print the script that completes command lines in a shell."`
+	Manual     manualCmd     `cmd:"" help:"Write the manual pages into a directory."`
+	Version    versionCmd    `cmd:"" help:"Show the version."`
+
+	ShowVersion versionFlag `name:"version" help:"Show the version."`
 }
 
 // flagGroups are the headings of --help.

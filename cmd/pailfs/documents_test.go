@@ -4,11 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pailfs/pailfs/cmd/internal/command"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/config"
 	"github.com/pailfs/pailfs/cmd/pailfs/internal/programtest"
 )
@@ -74,7 +77,7 @@ func TestConfigurationDocumentSaysWhatTheProgramTakes(t *testing.T) {
 
 // TestCommandsExplainThemselves: each command has a description with examples.
 func TestCommandsExplainThemselves(t *testing.T) {
-	for _, command := range []string{"mount", "umount", "drain", "staged", "ls", "status", "top", "doctor", "warm", "evict", "config", "version"} {
+	for _, command := range []string{"mount", "umount", "drain", "staged", "ls", "status", "top", "doctor", "warm", "evict", "config", "help", "completion", "manual", "version"} {
 		o := programtest.Run(t, programtest.Environ(), command, "--help")
 		if o.Code != 0 || o.Stderr != "" {
 			t.Errorf("%s --help: exit code %d, %s", command, o.Code, o.Stderr)
@@ -84,5 +87,49 @@ func TestCommandsExplainThemselves(t *testing.T) {
 				t.Errorf("%s --help does not say %q", command, want)
 			}
 		}
+	}
+}
+
+// TestHelpAndVersionAreFoundAsElsewhere: what people type first at a program they do not know.
+func TestHelpAndVersionAreFoundAsElsewhere(t *testing.T) {
+	run := func(args ...string) programtest.Outcome { return programtest.Run(t, programtest.Environ(), args...) }
+	for _, c := range []struct{ words, same []string }{
+		{[]string{"help"}, []string{"--help"}},
+		{[]string{"help", "mount"}, []string{"mount", "--help"}},
+		{[]string{"help", "manifest", "build"}, []string{"manifest", "build", "--help"}},
+		{[]string{"--version"}, []string{"version"}},
+		{[]string{"status", "--version"}, []string{"version"}},
+	} {
+		got, want := run(c.words...), run(c.same...)
+		if got.Code != 0 || got.Stdout == "" || got.Stdout != want.Stdout || got.Stderr != "" {
+			t.Errorf("pailfs %q: exit code %d, %q, %q; want what %q says", c.words, got.Code, got.Stdout, got.Stderr, c.same)
+		}
+	}
+	if o := run("help", "mont"); o.Code != command.Refused || !strings.Contains(o.Stderr, "mont") {
+		t.Errorf("pailfs help mont: exit code %d, %q", o.Code, o.Stderr)
+	}
+	if o := run("completion", "csh"); o.Code != command.Refused || !strings.Contains(o.Stderr, "bash") {
+		t.Errorf("pailfs completion csh: exit code %d, %q", o.Code, o.Stderr)
+	}
+}
+
+// TestEveryCommandHasAPage: pages are written by the program, and those of gpu and run by pailfs-gpu.
+func TestEveryCommandHasAPage(t *testing.T) {
+	dir := t.TempDir()
+	if o := programtest.Run(t, programtest.Environ(), "manual", dir); o.Code != 0 {
+		t.Fatal(o.Stderr)
+	}
+	parser, err := kong.New(new(cli))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range parser.Model.Children {
+		_, err := os.Stat(filepath.Join(dir, "pailfs-"+c.Name+".1"))
+		if here := !c.Tag.Has("elsewhere"); here != (err == nil) {
+			t.Errorf("page of %s: %v", c.Name, err)
+		}
+	}
+	if o := programtest.Run(t, programtest.Environ(), "manual", filepath.Join(dir, "missing")); o.Code != command.Failed || !strings.Contains(o.Stderr, "missing") {
+		t.Errorf("into a directory that is not there: exit code %d, %q", o.Code, o.Stderr)
 	}
 }

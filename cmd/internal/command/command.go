@@ -51,13 +51,14 @@ func (p Program) Run(description string, grammar any, options ...kong.Option) in
 // Call parses the arguments and calls the command that they name. Its method Run may take the
 // Program, the [kong.Context] and what the options bind. Without arguments help is shown.
 func (p Program) Call(description string, grammar any, options ...kong.Option) error {
-	answered := false // --help was given and has been answered
+	answered := false // --help or its like was given and has been answered
 	parser, err := kong.New(grammar, append([]kong.Option{
 		kong.Name(p.Name),
 		kong.Description(description),
 		kong.Writers(p.Stdout, p.Stderr),
 		kong.KindMapper(reflect.String, kong.MapperFunc(bytesOf)),
 		kong.Exit(func(int) { answered = true }),
+		kong.Bind(p),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	}, options...)...)
 	if err != nil {
