@@ -127,35 +127,54 @@ func (p *Page) mayKnowNames(r *http.Request) (bool, error) {
 	return true, nil
 }
 
-// serveDocument answers page.json.
+// serveDocument answers page.json. A client that does not read it holds up nobody else, nor the end of
+// the mount.
 func (p *Page) serveDocument(w http.ResponseWriter, r *http.Request) {
 	names, err := p.mayKnowNames(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
+	text, err := p.encoded(names)
+	switch {
+	case errors.Is(err, errMany):
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case errors.Is(err, errEnded):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case err != nil:
+		p.log.Error("the status page cannot be answered", "error", err)
+		http.Error(w, "the daemon cannot say how it is: its log says why", http.StatusInternalServerError)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text) // the client has gone
+	}
+}
+
+// errMany and errEnded are why no document is made.
+var (
+	errMany  = errors.New("others are being answered: ask again")
+	errEnded = errors.New("the mount has ended")
+)
+
+// encoded returns page.json.
+func (p *Page) encoded(names bool) ([]byte, error) {
 	select {
 	case p.answers <- struct{}{}:
 		defer func() { <-p.answers }()
 	default:
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "others are being answered: ask again", http.StatusServiceUnavailable)
-		return
+		return nil, errMany
 	}
 	p.open.RLock()
 	defer p.open.RUnlock()
 	if p.open.closed {
-		http.Error(w, "the mount has ended", http.StatusServiceUnavailable)
-		return
+		return nil, errEnded
 	}
 	d, err := p.document(names)
 	if err != nil {
-		p.log.Error("the status page cannot be answered", "error", err)
-		http.Error(w, "the daemon cannot say how it is: its log says why", http.StatusInternalServerError)
-		return
+		return nil, err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(d) // the client has gone
+	return json.Marshal(d)
 }
 
 // Run records the history until ctx ends.

@@ -284,6 +284,44 @@ func TestMoreThanSomeAtOnceAreAskedToComeAgain(t *testing.T) {
 	}
 }
 
+// stalled is a client that does not read its answer.
+type stalled struct {
+	*httptest.ResponseRecorder
+	entered, leave chan struct{}
+}
+
+func (s stalled) Write(text []byte) (int, error) {
+	s.entered <- struct{}{}
+	<-s.leave
+	return s.ResponseRecorder.Write(text)
+}
+
+// TestWhoDoesNotReadHoldsUpNobody: neither others who ask nor the end of the mount.
+func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {
+	p, _ := newPage(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
+	for range mostAnswers {
+		go func() {
+			p.ServeHTTP(stalled{httptest.NewRecorder(), entered, leave}, httptest.NewRequest(http.MethodGet, "/page.json", http.NoBody))
+			ended <- struct{}{}
+		}()
+		<-entered
+	}
+	if code := get(p, "/page.json").Code; code != http.StatusOK {
+		t.Errorf("another one: %d", code)
+	}
+	if !p.open.TryLock() {
+		t.Error("the end waits")
+	} else {
+		p.open.Unlock()
+	}
+	close(leave)
+	for range mostAnswers {
+		<-ended
+	}
+}
+
 // TestNothingIsAskedOfADaemonThatEnds: its parts are closed.
 func TestNothingIsAskedOfADaemonThatEnds(t *testing.T) {
 	p, d := newPage(t)
