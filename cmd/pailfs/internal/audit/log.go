@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -72,6 +73,8 @@ type Log struct {
 		// room is closed when the queue was taken by the writer; nil if nobody waits.
 		room    chan struct{}
 		waiting int
+		// ending says that nobody waits for room any more.
+		ending  bool
 		closing bool
 		// over says that nobody writes any more.
 		over bool
@@ -144,20 +147,24 @@ func (l *Log) Admit(ctx context.Context) error {
 		return nil
 	}
 	l.mu.Lock()
-	for len(l.mu.queue)+l.mu.admitted >= l.cfg.queued && !l.mu.closing {
+	for len(l.mu.queue)+l.mu.admitted >= l.cfg.queued && !l.mu.ending {
 		if l.mu.room == nil {
 			l.mu.room = make(chan struct{})
 		}
 		room := l.mu.room
 		l.mu.waiting++
 		l.mu.Unlock()
+		var err error
 		select {
 		case <-room:
+			err = ctx.Err()
 		case <-ctx.Done():
+			// A request that was answered meanwhile is done without an error.
+			err = cmp.Or(ctx.Err(), context.Canceled)
 		}
 		l.mu.Lock()
 		l.mu.waiting--
-		if err := ctx.Err(); err != nil {
+		if err != nil {
 			l.mu.Unlock()
 			return err
 		}
@@ -214,12 +221,21 @@ func (*Log) tell(c chan struct{}) {
 // written afterwards begins with a record of it.
 func (l *Log) Reopen() { l.tell(l.turn) }
 
+// End lets all go on who wait for room, and lets nobody wait any more: the mount has ended, and what
+// is still answered must not hold up its daemon. Close follows.
+func (l *Log) End() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.ending = true
+	l.makeRoom()
+}
+
 // Close writes what is queued, and the last line. It is an error if the sink hangs; what was
 // lost is logged.
 func (l *Log) Close() (err error) {
 	l.closeOnce.Do(func() {
 		l.mu.Lock()
-		l.mu.closing = true
+		l.mu.closing, l.mu.ending = true, true
 		l.makeRoom()
 		l.mu.Unlock()
 		l.tell(l.wake)

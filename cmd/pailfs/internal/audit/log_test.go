@@ -196,6 +196,51 @@ func TestFullDiskThatBlocks(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForRoomOfAMountThatHasEnded: a call that was answered long after its request, and
+// so is interrupted by nobody, waits no longer; nor does what comes then.
+func TestNobodyWaitsForRoomOfAMountThatHasEnded(t *testing.T) {
+	l := open(t, Config{To: filepath.Join(disk(t, "4k"), "audit"), Full: Block, queued: 4, linger: time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	filled := make(chan struct{})
+	go func() {
+		defer close(filled)
+		for l.Admit(ctx) == nil {
+			l.Done(pailfs.Operation{Verb: pailfs.Mkdir, Path: "/x"})
+		}
+	}()
+	eventually(t, "the disk is full", func() bool { return l.Status().Waiting > 0 })
+	cancel()
+	<-filled
+	call := func() {
+		l.Call(context.Background(), pailfs.Caller{UID: 1}, "loader.preload", func() bool { return true }, nil)("refused")
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); call() }()
+	eventually(t, "the call waits", func() bool { return l.Status().Waiting > 0 })
+	l.End()
+	<-ended
+	call()
+	must(t, l.Close())
+}
+
+// answered is the context of a request that was answered: it is done, and nobody has cancelled it.
+type answered struct{ context.Context }
+
+func (answered) Err() error { return nil }
+
+// TestARequestThatWasAnsweredDoesNotWait: nor does it turn in circles until there is room.
+func TestARequestThatWasAnsweredDoesNotWait(t *testing.T) {
+	l := open(t, Config{To: filepath.Join(t.TempDir(), "audit"), Full: Block, queued: 1})
+	must(t, l.Admit(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Admit(answered{ctx}); !errors.Is(err, context.Canceled) {
+		t.Errorf("admitted with %v", err)
+	}
+	l.Done(pailfs.Operation{Verb: pailfs.Mkdir, Path: "/x"})
+	must(t, l.Close())
+}
+
 // TestFullDiskThatCounts: operations go on, and the lines say how many are missing.
 func TestFullDiskThatCounts(t *testing.T) {
 	const each = 100

@@ -38,7 +38,12 @@ func (d *Daemon) openMount() error {
 		return fmt.Errorf("mount %s at %s: %w", d.Source, d.At, err)
 	}
 	d.mount = mount
-	d.opens("control channel", d.mux.Close)
+	d.opens("control channel", func() error {
+		if d.audit != nil {
+			d.audit.End() // calls that still wait for room would hold up the mux
+		}
+		return d.mux.Close()
+	})
 	return nil
 }
 
