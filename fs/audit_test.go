@@ -277,3 +277,27 @@ func TestNothingIsDoneThatTheAuditDoesNotAdmit(t *testing.T) {
 		t.Errorf("told of %q", texts(auditor.mu.all))
 	}
 }
+
+// TestAMountThatIsTakenAwayDoesNotWaitForItsAudit: the kernel has answered those who wait for room,
+// and they live on.
+func TestAMountThatIsTakenAwayDoesNotWaitForItsAudit(t *testing.T) {
+	waits := make(chan struct{}, 1)
+	auditor := &told{}
+	auditor.full = func(ctx context.Context) error {
+		waits <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	w := mountWritten(t, startStore(t), writtenOptions{config: Config{Audit: auditor}})
+	made := make(chan error)
+	go func() { made <- os.Mkdir(w.path("d"), 0o755) }()
+	<-waits
+	_ = unix.Unmount(w.dir, unix.MNT_FORCE) // aborts, and may say that the mount is busy
+	if err := <-made; err == nil {
+		t.Error("the directory was made")
+	}
+	w.mount.Wait()
+	if err := unix.Unmount(w.dir, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		t.Error(err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/pailfs/pailfs/fs/internal/callers"
+	"github.com/pailfs/pailfs/fs/internal/mountpoint"
 	"github.com/pailfs/pailfs/fs/internal/names"
 	"github.com/pailfs/pailfs/manifest"
 )
@@ -29,11 +30,12 @@ type auditedRequest struct {
 	record Operation
 }
 
-// admit begins the record of a request. status is not OK if the caller was killed while there
-// was no room for it.
+// admit begins the record of a request. status is not OK if the caller was killed, or the mount was
+// taken away, while there was no room for it.
 func (a *audited) admit(cancel <-chan struct{}, caller *fuse.Caller, verb Verb) (r auditedRequest, status fuse.Status) {
 	ctx := callers.NewRequest(caller, cancel)
 	defer ctx.End()
+	ctx.EndsWith(func() bool { return mountpoint.Gone(a.cfg.Mountpoint) })
 	if a.to.Admit(ctx) != nil {
 		return r, fuse.EINTR
 	}

@@ -27,6 +27,7 @@ const DyingPoll = 100 * time.Millisecond
 type Request struct {
 	caller fuse.Caller
 	cancel <-chan struct{}
+	gone   func() bool // nil, or whether the mount is gone
 	mu     struct {
 		sync.Mutex
 		done  chan struct{} // made by the first call of Done
@@ -41,6 +42,11 @@ var _ context.Context = (*Request)(nil)
 func NewRequest(caller *fuse.Caller, cancel <-chan struct{}) *Request {
 	return &Request{caller: *caller, cancel: cancel}
 }
+
+// EndsWith makes the context end as well when the mount is gone, which gone reports: the kernel has
+// answered the caller then, who lives on. It is to be called before Done and Err, for what would
+// wait without a bound.
+func (r *Request) EndsWith(gone func() bool) { r.gone = gone }
 
 // Deadline implements [context.Context].
 func (r *Request) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -89,7 +95,7 @@ func (r *Request) End() {
 	r.mu.ended = true
 }
 
-// watch closes done when the caller is being killed.
+// watch closes done when the caller is being killed, or the mount is gone.
 func (r *Request) watch(done, stop chan struct{}) {
 	select {
 	case <-stop:
@@ -98,7 +104,7 @@ func (r *Request) watch(done, stop chan struct{}) {
 	}
 	tick := time.NewTicker(DyingPoll)
 	defer tick.Stop()
-	for !dying(r.caller.Pid) {
+	for !dying(r.caller.Pid) && (r.gone == nil || !r.gone()) {
 		select {
 		case <-stop:
 			return

@@ -57,6 +57,14 @@ func isMounted(path string) (bool, error) {
 	return here.Dev != above.Dev, nil
 }
 
+// Gone reports whether the mount at path does not live any more: nothing is mounted there, or the
+// kernel has ended its connection. A mount that lives is asked nothing that waits for a store.
+func Gone(path string) bool {
+	var st unix.Statfs_t
+	err := unix.Statfs(path, &st)
+	return errors.Is(err, unix.ENOTCONN) || err == nil && st.Type != unix.FUSE_SUPER_MAGIC
+}
+
 // empty says that the directory has entries, if it has.
 func empty(path string) error {
 	d, err := os.Open(path)
