@@ -14,7 +14,8 @@ const (
 	// that a daemon promises to stay within beside its memory tier, some 22 are pages of its
 	// program; the rest is for what is taken between two looks.
 	heapBase = 112 << 20
-	// heapSpare is what it may take beside twice what is alive and the stacks: its own tables.
+	// heapSpare is what it may take beside twice what is alive, what lies unused between that, and the
+	// stacks: its own tables.
 	heapSpare = 32 << 20
 	// heapLook is how often the limit follows what is alive.
 	heapLook = time.Second
@@ -33,6 +34,9 @@ const (
 type Heap struct {
 	ceiling int64
 	limited bool
+	// chosen says that GOGC is set: then the limit is the ceiling, for what is alive does not say how
+	// much may pile up.
+	chosen  bool
 	current int64 // the limit that is set
 	// looks are those of this stretch of restLooks, allocated is how much had been when it began.
 	looks     int
@@ -47,10 +51,10 @@ type Heap struct {
 // of that tier in bytes, 0 for its default: the collector works harder before a control group
 // kills. GOGC and GOMEMLIMIT, if set, win.
 func LimitHeap(memory int64) *Heap {
-	if os.Getenv("GOGC") == "" {
+	h := &Heap{ceiling: math.MaxInt64, limited: os.Getenv("GOMEMLIMIT") == "", chosen: os.Getenv("GOGC") != ""}
+	if !h.chosen {
 		debug.SetGCPercent(50)
 	}
-	h := &Heap{ceiling: math.MaxInt64, limited: os.Getenv("GOMEMLIMIT") == ""}
 	if available, err := Memory(); err == nil {
 		if memory == 0 {
 			memory = available / 8 // as the cache chooses, or more
@@ -76,15 +80,18 @@ func (h *Heap) Run(ctx context.Context) {
 }
 
 // heapUse is what the runtime says of its memory, in bytes: what was alive on the heap when it last
-// collected, what was ever allocated there, and what stacks take, which the limit counts too.
-type heapUse struct{ live, allocated, stacks uint64 }
+// collected, what was ever allocated there, and what the limit counts too though no collection frees
+// it: the stacks, and what is unused of the heap between what is alive. After a peak of small things
+// of which some stay, that can be many times what is alive.
+type heapUse struct{ live, allocated, stacks, unused uint64 }
 
 func heapNow() heapUse {
 	s := []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+		{Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
 	}
 	metrics.Read(s)
-	return heapUse{s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64()}
+	return heapUse{s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64(), s[3].Value.Uint64()}
 }
 
 // look lets the limit follow, and gives what a peak took back once the daemon rests.
@@ -99,7 +106,10 @@ func (h *Heap) look(now heapUse) {
 
 // limit returns what the runtime may take with so much alive.
 func (h *Heap) limit(now heapUse) int64 {
-	return min(h.ceiling, max(heapBase, 2*int64(now.live)+int64(now.stacks)+heapSpare))
+	if h.chosen {
+		return h.ceiling
+	}
+	return min(h.ceiling, max(heapBase, 2*int64(now.live)+int64(now.stacks)+int64(now.unused)+heapSpare))
 }
 
 // set stops all goroutines for a moment, so what is as it was is left alone.

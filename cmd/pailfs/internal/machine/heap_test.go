@@ -24,18 +24,48 @@ func heapOfATest(t *testing.T) {
 }
 
 func TestTheLimitFollowsWhatIsAlive(t *testing.T) {
-	for _, c := range []struct{ ceiling, live, stacks, want int64 }{
-		{math.MaxInt64, 0, 0, 112 << 20},
-		{math.MaxInt64, 40 << 20, 0, 112 << 20},
-		{math.MaxInt64, 100 << 20, 0, 232 << 20},
-		{math.MaxInt64, 8 << 30, 0, 16<<30 + 32<<20},
-		{math.MaxInt64, 10 << 20, 200 << 20, 252 << 20},
-		{256 << 20, 200 << 20, 0, 256 << 20},
+	for _, c := range []struct{ ceiling, live, stacks, unused, want int64 }{
+		{math.MaxInt64, 0, 0, 0, 112 << 20},
+		{math.MaxInt64, 40 << 20, 0, 0, 112 << 20},
+		{math.MaxInt64, 100 << 20, 0, 0, 232 << 20},
+		{math.MaxInt64, 8 << 30, 0, 0, 16<<30 + 32<<20},
+		{math.MaxInt64, 10 << 20, 200 << 20, 0, 252 << 20},
+		{math.MaxInt64, 10 << 20, 0, 300 << 20, 352 << 20},
+		{256 << 20, 200 << 20, 0, 0, 256 << 20},
 	} {
 		h := Heap{ceiling: c.ceiling}
-		if got := h.limit(heapUse{live: uint64(c.live), stacks: uint64(c.stacks)}); got != c.want {
-			t.Errorf("with %d MiB alive, %d of stacks, at most %d: %d MiB, want %d", c.live>>20, c.stacks>>20, c.ceiling>>20, got>>20, c.want>>20)
+		if got := h.limit(heapUse{live: uint64(c.live), stacks: uint64(c.stacks), unused: uint64(c.unused)}); got != c.want {
+			t.Errorf("with %d MiB alive, %d of stacks, %d unused, at most %d: %d MiB, want %d", c.live>>20, c.stacks>>20, c.unused>>20, c.ceiling>>20, got>>20, c.want>>20)
 		}
+	}
+}
+
+// What a peak of small things leaves is a heap of holes, which no collection shrinks: a limit below its
+// size would have it collected without a pause.
+func TestAHeapOfHolesIsNotCollectedAllTheTime(t *testing.T) {
+	heapOfATest(t)
+	debug.SetGCPercent(50)
+	peak := make([]*[1 << 10]byte, 256<<10) // eight to each 8 KiB that the runtime cuts up
+	for i := range peak {
+		peak[i] = new([1 << 10]byte)
+	}
+	for i := range peak {
+		if i%8 != 0 {
+			peak[i] = nil
+		}
+	}
+	runtime.GC()
+	now := heapNow()
+	if now.live > 40<<20 || now.unused < 200<<20 {
+		t.Fatalf("%d MiB are alive, %d unused", now.live>>20, now.unused>>20)
+	}
+	h := Heap{ceiling: math.MaxInt64, limited: true}
+	h.look(now)
+	goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(goal)
+	runtime.KeepAlive(peak)
+	if got := goal[0].Value.Uint64(); got < now.live/4*5 {
+		t.Errorf("with %d MiB alive and %d unused, limited to %d, it is collected at %d", now.live>>20, now.unused>>20, h.current>>20, got>>20)
 	}
 }
 
@@ -113,6 +143,18 @@ func TestAChosenLimitStays(t *testing.T) {
 	}
 	if percent := debug.SetGCPercent(100); percent != 77 {
 		t.Errorf("GOGC is %d", percent)
+	}
+}
+
+// Who chose how much piles up gets that much, up to the ceiling.
+func TestAChosenGrowthIsNotLimitedByWhatIsAlive(t *testing.T) {
+	heapOfATest(t)
+	t.Setenv("GOGC", "400")
+	h := LimitHeap(0)
+	for _, live := range []uint64{0, 1 << 30} {
+		if got := h.limit(heapUse{live: live}); got != h.ceiling {
+			t.Errorf("with %d MiB alive the limit is %d MiB, want %d", live>>20, got>>20, h.ceiling>>20)
+		}
 	}
 }
 
