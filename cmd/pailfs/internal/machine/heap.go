@@ -87,8 +87,10 @@ type heapUse struct{ live, allocated, stacks, unused uint64 }
 
 func heapNow() heapUse {
 	s := []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"},
-		{Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"},
 	}
 	metrics.Read(s)
 	return heapUse{s[0].Value.Uint64(), s[1].Value.Uint64(), s[2].Value.Uint64(), s[3].Value.Uint64()}
