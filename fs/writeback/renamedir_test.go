@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/pailfs/pailfs/fs/writeback/internal/attrs"
 	"github.com/pailfs/pailfs/fs/writeback/internal/state"
 	"github.com/pailfs/pailfs/oss"
 )
@@ -44,8 +46,11 @@ func TestRenamingOfTooLargeADirectoryIsRefused(t *testing.T) {
 func TestSizeOfARenamingIsABound(t *testing.T) {
 	var m move
 	at := state.Place{Dir: "d/e", Name: "name", Key: "p/d/e/name", Base: oss.Object{Key: "p/d/e/name", ETag: "etag", Size: 1 << 40}}
-	for _, r := range []state.Record{
-		&state.Opened{File: 7, At: at}, &state.Renamed{File: 1 << 60, To: at, Time: -1}, &state.Kept{Op: 300}, &state.Released{},
+	mode := attrs.Attrs{Mode: 0o640, UID: 1000, GID: 1 << 31, Mtime: -1, Set: true}
+	for _, r := range []state.Record{ // those that one is made of
+		&state.MadeDir{At: at, Time: -1, Exists: true}, &state.SetDirAttr{At: at, Attr: mode, Time: 1 << 62},
+		&state.Opened{File: 7, At: at, Attr: mode}, &state.SetXAttr{File: 7, Value: strings.Repeat("v", 1000), Known: true},
+		&state.Renamed{File: 1 << 60, To: at, Time: -1}, &state.PutOff{Key: at.Key, Time: -1}, &state.RemovedDir{At: at},
 	} {
 		for range 200 {
 			m.add(r)

@@ -67,12 +67,12 @@ func (q *Queue) All() iter.Seq[*Operation] {
 
 // Standing is what the order has to know of an operation beside itself.
 type Standing struct {
-	// failing: it cannot succeed as things are, and holds back only what is beside or
-	// above it. refused: it fails until somebody does something, and so does what is behind it
+	// Failing: it cannot succeed as things are, and holds back only what is beside or
+	// above it. Refused: it fails until somebody does something, and so does what is behind it
 	// in its directory.
 	Failing, Refused bool
-	// Kept, of a removal, is the publication that must not come after it; see KeptFor. held: it
-	// must not begin as things are, and is absent.
+	// Kept, of a removal, is the publication that must not come after it; see KeptFor of
+	// internal/state. Held: it must not begin as things are, and is absent.
 	Kept *Operation
 	Held bool
 	// Absent: it holds back nothing.

@@ -181,7 +181,7 @@ type State struct {
 	// from LastLoss on is later. mended are those of which one came or went since
 	// somebody looked.
 	preceded map[order.FileID]int
-	// KeptOf has the operations of Kept by file, KeptAt counts them by key. unkept are the
+	// KeptOf has the operations of Kept by file, KeptAt counts them by key. Unkept are the
 	// files of those that ended since somebody looked.
 	KeptOf   map[order.FileID]uint64
 	KeptAt   map[string]int

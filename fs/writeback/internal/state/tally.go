@@ -9,7 +9,7 @@ import (
 
 // Tally counts what status, metrics and the committer ask of a state, where that changes: a
 // look at all that is pending would hold Space.mu for a second with a million files. It follows
-// from the state; [state.recount] is where a file is counted anew.
+// from the state; [State.recount] is where a file is counted anew.
 type Tally struct {
 	// Files is what is counted of each file.
 	Files map[order.FileID]Weight
