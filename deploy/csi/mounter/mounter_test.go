@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -195,6 +196,28 @@ func TestDaemonsEndWithTheMounterAlone(t *testing.T) {
 	}
 	if _, err := n.run(t.Context(), "true", nil); err == nil || !strings.Contains(err.Error(), "reach the mounter of this node") {
 		t.Errorf("without a mounter: %v", err)
+	}
+}
+
+func TestTheEndDoesNotWaitForWhoSaysNothing(t *testing.T) {
+	n := newNode(t)
+	silent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: n.path("socket"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }() // nothing was said
+	// Connections are accepted in order.
+	if _, err := n.run(t.Context(), "true", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.mounter.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- n.mounter.Wait() }()
+	n.eventually("the mounter ends", func() bool { return len(ended) == 1 })
+	if err := <-ended; err != nil {
+		t.Errorf("%v\n%s", err, n.log.text.String())
 	}
 }
 

@@ -167,6 +167,9 @@ func (s *Server) answer(ctx context.Context, conn *net.UnixConn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	reply := message{Version: version}
+	// One that says nothing does not keep the mounter from its end.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
 	command, lock, err := receive(conn)
 	if err == nil {
 		go func() { // who asked is not waiting any more
