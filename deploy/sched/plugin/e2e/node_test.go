@@ -138,7 +138,7 @@ func (n *realNode) object(ctx context.Context, key string) (string, error) {
 func (n *realNode) moreControllers() {
 	n.Helper()
 	usual := n.c.parts["controller-manager"].args
-	more := slices.Clone(usual)
+	more := append(slices.Clone(usual), "--flex-volume-plugin-dir="+filepath.Join(n.dir, "plugins")) // which it makes
 	for i, arg := range more {
 		if strings.HasPrefix(arg, "--controllers=") {
 			more[i] += nodeControllers
@@ -194,6 +194,8 @@ root = %q
 state = "/run/containerd"
 [grpc]
 address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+path = %q
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = %q
 disable_apparmor = true
@@ -201,7 +203,7 @@ restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"
 conf_dir = %q
-`, filepath.Join(n.dir, "containerd"), podImage, filepath.Join(n.dir, "cni")),
+`, filepath.Join(n.dir, "containerd"), filepath.Join(n.dir, "opt"), podImage, filepath.Join(n.dir, "cni")),
 		"cni/e2e.conflist": fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "e2e", "plugins": [{"type": "ptp", "ipam":
 {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "198.18.77.0/24", "gateway": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`,
 			filepath.Join(n.dir, "addresses"), gateway),
@@ -224,8 +226,9 @@ enforceNodeAllocatable: []
 makeIPTablesUtilChains: false
 nodeStatusUpdateFrequency: 2s
 syncFrequency: 5s
+volumePluginDir: %q
 resolvConf: %q
-`, ports[0], n.cgroup(), filepath.Join(n.dir, "resolv.conf")),
+`, ports[0], n.cgroup(), filepath.Join(n.dir, "plugins"), filepath.Join(n.dir, "resolv.conf")),
 	} {
 		path := filepath.Join(n.dir, name)
 		n.must(os.MkdirAll(filepath.Dir(path), 0o755))

@@ -15,10 +15,11 @@ done
 mount --make-rshared /
 
 # Kubelet's directory has a fixed name, and mounts below it are seen once.
-mkdir -p /var/lib/kubelet "$dir"/{kubelet,log,cache,sysctl}
+mkdir -p /var/lib/kubelet /var/lib/cni "$dir"/{kubelet,cni-results,log,cache,sysctl}
 mount --bind "$dir/kubelet" /var/lib/kubelet
 mount --make-private /var/lib/kubelet
 mount --make-shared /var/lib/kubelet
+mount --bind "$dir/cni-results" /var/lib/cni
 mount --bind "$dir/log" /var/log
 mount --bind "$dir/cache" /var/cache
 mount -t tmpfs tmpfs /run
