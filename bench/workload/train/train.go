@@ -26,9 +26,10 @@ const (
 )
 
 const (
+	cubeBytes = 2_828_486
+	tinyBytes = 4_096
+	// ImageBytes is the size of each image.
 	ImageBytes = 322_957
-	cubeBytes  = 2_828_486
-	tinyBytes  = 4_096
 	// RecordBytes is a record of a shard: a picture of about 114,660 bytes.
 	RecordBytes = 114_660
 	// Lookahead is how many files are announced ahead, as PreloadingSampler does.
