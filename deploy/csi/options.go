@@ -18,6 +18,8 @@ var options = []string{
 // file, address or key of the node through them.
 var reserved = map[string]string{
 	"allow-other":             "a volume is always for all users of its pods",
+	"audit":                   "it would be a file of the node",
+	"audit-full":              "the driver decides it",
 	"cache-dir":               "the driver gives each volume its own",
 	"config":                  "it would be a file of the node",
 	"credentials":             "it is an attribute of the volume",
