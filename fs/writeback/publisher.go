@@ -19,7 +19,7 @@ const (
 	smallLimit = 8 << 20
 	// maxSmallBytes bounds the memory for small files. It is in the heap, so that it costs half as
 	// much again.
-	maxSmallBytes = 24 << 20
+	maxSmallBytes = 64 << 20
 	// maxPrepared is how many large files are uploaded ahead of their turn.
 	maxPrepared = 8
 	// lookAhead is how many waiting operations are considered at a time.
